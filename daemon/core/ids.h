@@ -1,0 +1,18 @@
+// Names of things that outlive the process that made them.
+//
+// Threading: plain values.
+#ifndef STAGELOAD_DAEMON_CORE_IDS_H_
+#define STAGELOAD_DAEMON_CORE_IDS_H_
+
+#include <cstdint>
+
+namespace stageload::core {
+
+// A job or a guarded command: one sequence for both, starting at 1, never used again.
+enum class JobId : std::int64_t {};
+
+constexpr std::int64_t Value(JobId id) { return static_cast<std::int64_t>(id); }
+
+}  // namespace stageload::core
+
+#endif  // STAGELOAD_DAEMON_CORE_IDS_H_

@@ -1,0 +1,102 @@
+// A job as it is kept: what was asked, how far it got, how it ended.
+//
+// Threading: plain values.
+#ifndef STAGELOAD_DAEMON_CORE_JOB_H_
+#define STAGELOAD_DAEMON_CORE_JOB_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/units.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/policy.h"
+#include "daemon/core/process.h"
+
+namespace stageload::core {
+
+// kJob is run by the daemon under a shim; kGuard is a child of the `stageloadctl guard` that asked.
+enum class JobKind { kJob, kGuard };
+
+// Slurm's words. kCompleted and all after it are end states. The numbers are stored: only append.
+enum class JobState {
+  kPending = 1,
+  kRunning = 2,
+  kSuspended = 3,
+  kStopping = 4,
+  kCompleted = 5,
+  kFailed = 6,
+  kCancelled = 7,
+  kTimeout = 8,
+  kOutOfMemory = 9,
+  kNoRoom = 10,
+  kNodeFail = 11,
+  kUnknown = 12,
+};
+constexpr bool IsEnd(JobState state) { return state >= JobState::kCompleted; }
+constexpr bool IsActive(JobState state) { return state != JobState::kPending && !IsEnd(state); }
+std::string_view Name(JobState state);  // "PENDING"
+
+// Why we stopped a job, or ended it without a start. The numbers are stored: only append.
+enum class Reason {
+  kNone = 0,
+  kSwapBudget = 1,   // charge > budget
+  kSwapLimit = 2,    // swap used > the job's swap limit
+  kLowMemory = 3,    // level < kill_free
+  kCancelled = 4,    // a user asked
+  kStartTimeout = 5, // no room in time
+  kStartFailed = 6,  // the command could not be started
+  kClientGone = 7,   // the guard that asked went away before its start
+  kLost = 8,         // it ended while nobody could see how
+};
+std::string_view Name(Reason reason);  // "SWAP_BUDGET"
+
+// How a process ended. Exactly one of exit_code and signal is set, or neither when nobody saw it.
+struct Outcome {
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+  // errno of a command that could not be executed; exit_code is then 127 (126 when not executable).
+  std::optional<int> start_errno;
+};
+
+// What the daemon runs; captured at submit, opaque to the rules.
+struct JobSpec {
+  std::vector<std::string> argv;         // argv[0] is looked up in the job's own PATH
+  std::string working_directory;         // absolute
+  std::vector<std::string> environment;  // "NAME=value"; the whole of it
+  std::uint32_t umask = 022;
+  // Soft limits by RLIMIT_* number of this platform.
+  std::vector<std::pair<int, std::uint64_t>> soft_limits;
+};
+
+// One row: everything about a job but its spec. Times are wall times for people.
+struct JobRecord {
+  JobId id{};
+  JobKind kind = JobKind::kJob;
+  std::string name;     // as given, else the base name of argv[0]
+  std::string command;  // argv joined for display, cut at 4 KiB
+  Policy policy;
+
+  JobState state = JobState::kPending;
+  Reason reason = Reason::kNone;
+  std::string reason_text;  // one line with the figures
+  Outcome outcome;
+
+  absl::Time submit_time;
+  std::optional<absl::Time> start_time;  // of its admission
+  std::optional<absl::Time> end_time;
+
+  // The process at the root of its tree: the shim of a job, the command of a guard.
+  std::optional<ProcessIdentity> root;
+  std::string boot_id;  // of the boot in which it was started; empty before
+
+  Bytes charge;                         // swap put down to it, at its end or at the last write
+  std::optional<Bytes> peak_footprint;  // absent when it was never sampled
+};
+
+}  // namespace stageload::core
+
+#endif  // STAGELOAD_DAEMON_CORE_JOB_H_

@@ -1,0 +1,47 @@
+// One reading of the machine, as the rules see it.
+//
+// Threading: plain values.
+#ifndef STAGELOAD_DAEMON_CORE_SAMPLE_H_
+#define STAGELOAD_DAEMON_CORE_SAMPLE_H_
+
+#include <optional>
+#include <vector>
+
+#include "base/units.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/process.h"
+
+namespace stageload::core {
+
+enum class Pressure { kNormal, kWarn, kCritical };
+
+// System-wide memory at one instant. Absent is "could not be read", never 0.
+struct HostSample {
+  std::optional<Percent> level;    // memory available; macOS kern.memorystatus_level
+  std::optional<Bytes> total;      // physical memory, or the limit of the daemon's cgroup
+  std::optional<Bytes> available;  // what can be had without swapping
+  std::optional<Bytes> swap_used;
+  std::optional<Bytes> swap_total;
+  std::optional<Pressure> pressure;
+  std::optional<Bytes> compressed;         // held by the compressor (macOS), by zswap (Linux)
+  std::optional<Bytes> wired;              // cannot be paged: macOS wired, Linux Mlocked+Unevictable
+  std::optional<Bytes> swapped_in_total;   // since boot, cumulative
+  std::optional<Bytes> swapped_out_total;  // since boot, cumulative
+};
+
+// What one client's processes hold at that instant.
+struct ClientUsage {
+  JobId id{};
+  Usage usage;
+  int processes = 0;
+};
+
+// `clients` is in ascending order of id and holds only those that were read.
+struct Sample {
+  HostSample host;
+  std::vector<ClientUsage> clients;
+};
+
+}  // namespace stageload::core
+
+#endif  // STAGELOAD_DAEMON_CORE_SAMPLE_H_

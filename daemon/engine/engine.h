@@ -1,0 +1,116 @@
+// The one thread that feeds the core and carries out what it decides. Calls from outside become
+// messages in its mailbox; it drains them in batches: one core step a message, one store
+// transaction a batch, then signals, starts and answers. So whatever is answered is on disk.
+//
+// Threading: everything public may be called from any thread. Callbacks come from the engine's
+// thread and may not block; they may call back into the engine.
+#ifndef STAGELOAD_DAEMON_ENGINE_ENGINE_H_
+#define STAGELOAD_DAEMON_ENGINE_ENGINE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/core/blocker.h"
+#include "daemon/core/job.h"
+#include "daemon/core/policy.h"
+#include "daemon/host/host.h"
+#include "daemon/jobs/exit_watcher.h"
+#include "daemon/jobs/jobs.h"
+#include "daemon/store/store.h"
+#include "daemon/telemetry/hub.h"
+
+namespace stageload::engine {
+
+// A job as it is now: the stored row and what only the living daemon knows.
+struct JobView {
+  core::JobRecord record;
+  core::Usage usage;                    // of an active job, at the last sample
+  std::vector<core::Blocker> blockers;  // of a pending one
+  std::int64_t queue_position = 0;      // of a pending one, from 1
+  std::string working_directory;        // only from Get()
+  std::string folder;                   // only from Get(); empty for a guarded command
+};
+
+struct JobPage {
+  std::vector<JobView> jobs;
+  std::optional<core::JobId> next;  // pass as ListQuery::before for the next page
+};
+
+// What a submit brings. `record` fields that only the daemon knows are ignored.
+struct SubmitRequest {
+  std::string name;
+  core::Policy policy;
+  core::JobSpec spec;
+};
+
+struct GuardRequest {
+  std::string name;
+  std::string command;
+  core::Policy policy;
+  std::int32_t pid = 0;  // the command, held back by the caller
+};
+
+class Engine {
+ public:
+  struct Parts {  // not owned; all outlive the engine
+    host::Host* host = nullptr;
+    store::Store* store = nullptr;
+    jobs::Jobs* jobs = nullptr;
+    telemetry::Hub* hub = nullptr;
+  };
+  using OnJob = absl::AnyInvocable<void(absl::StatusOr<JobView>)>;
+  using OnPage = absl::AnyInvocable<void(absl::StatusOr<JobPage>)>;
+
+  // Errors carry a reason for programs (base/error_reason.h).
+  Engine(core::Config config, Parts parts);
+  ~Engine();
+
+  // Reads the store, finds running jobs again and takes the first sample. Once, before Run().
+  absl::Status Restore();
+  void Run();  // until Stop()
+  // Run() returns after the batch in hand; every call still waiting is answered Unavailable.
+  void Stop();
+
+  void Submit(SubmitRequest request, OnJob done);
+  void Get(core::JobId id, OnJob done);
+  void List(store::ListQuery query, OnPage done);
+  void Cancel(core::JobId id, OnJob done);
+
+  // Queues a guarded command whose right to be named the caller has checked. It is withdrawn
+  // with WithdrawGuard while it waits.
+  void Guard(GuardRequest request, OnJob done);
+  // The caller went away: takes the request back if it is still pending, else does nothing.
+  void WithdrawGuard(core::JobId id);
+  void ReportExit(core::JobId id, core::Outcome outcome, OnJob done);
+
+  // Calls `on_change` with the job as it is now, and again whenever its state, reason or, while it
+  // waits, what blocks it has changed; with an error when there is no such job or the engine stops.
+  // The last call is the one with an end state or an error. `token` from the caller's own counter
+  // (NewWatchToken) ends it early.
+  using OnChange = std::function<void(absl::StatusOr<JobView>)>;
+  using WatchToken = std::uint64_t;
+  WatchToken NewWatchToken();
+  void Watch(WatchToken token, core::JobId id, OnChange on_change);
+  // After the next batch `on_change` is not called again.
+  void Unwatch(WatchToken token);
+
+  // From the exit watcher's thread.
+  void ProcessExited(const core::ProcessIdentity& identity);
+  // Must be set before Run(): how the engine asks to be told of an exit.
+  void SetExitWatcher(jobs::ExitWatcher* watcher);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stageload::engine
+
+#endif  // STAGELOAD_DAEMON_ENGINE_ENGINE_H_

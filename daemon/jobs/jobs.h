@@ -1,0 +1,63 @@
+// Starting jobs and finding them again. Each job has a folder (jobs/<id>, 0700) with its spec, its
+// lock, its log and, in the end, its result; a stageload-shim in a session of its own runs the
+// command and outlives the daemon. See docs/architecture.md, "A job's folder".
+//
+// Threading: all calls from one thread.
+#ifndef STAGELOAD_DAEMON_JOBS_JOBS_H_
+#define STAGELOAD_DAEMON_JOBS_JOBS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/job.h"
+#include "daemon/core/process.h"
+
+namespace stageload::jobs {
+
+// What a job's folder says about it.
+struct Found {
+  enum class State {
+    kNeverStarted,  // no shim ever took the lock: the command did not run
+    kRunning,       // a shim holds the lock
+    kEnded,         // a result is there
+    kLost,          // a shim had the lock, is gone, and left no result
+  };
+  State state = State::kNeverStarted;
+  // The shim that has or had the lock, as it wrote itself down.
+  std::optional<core::ProcessIdentity> shim;
+  core::Outcome outcome;  // of kEnded
+};
+
+class Jobs {
+ public:
+  // `folder` holds the job folders (made 0700 when missing); `shim` is the shim's path.
+  Jobs(std::string folder, std::string shim);
+
+  // The folder of one job, whether it exists or not.
+  std::string FolderOf(core::JobId id) const;
+
+  // Makes the folder, writes the spec durably, spawns the shim with nothing of the daemon's but
+  // /dev/null, and returns the shim's pid, a child of this process that must be reaped by
+  // ExitWatcher. When this returns, the shim has the lock or has failed. A command that cannot be
+  // executed is no error here: the result says so. AlreadyExists when a shim has ever taken this
+  // job's lock; Unavailable when the folder cannot be written.
+  absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);
+
+  // Reads the folder. Safe at any time, also while the shim writes.
+  absl::StatusOr<Found> Inspect(core::JobId id) const;
+
+  // Forgets the environment and limits of an ended job (the spec file); its log stays.
+  absl::Status DropSpec(core::JobId id);
+
+ private:
+  std::string folder_;
+  std::string shim_;
+};
+
+}  // namespace stageload::jobs
+
+#endif  // STAGELOAD_DAEMON_JOBS_JOBS_H_

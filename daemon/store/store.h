@@ -1,0 +1,78 @@
+// What must survive the daemon: jobs, their specs, events. One SQLite file in WAL mode with
+// synchronous=FULL, so that a Commit() that returned OK is on disk.
+//
+// Threading: all calls from one thread.
+#ifndef STAGELOAD_DAEMON_STORE_STORE_H_
+#define STAGELOAD_DAEMON_STORE_STORE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/core/ids.h"
+#include "daemon/core/job.h"
+
+namespace stageload::store {
+
+// The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
+inline constexpr int kSchemaVersion = 1;
+
+// A submitted job as it enters the store. A guarded command has no spec.
+struct NewJob {
+  core::JobRecord record;
+  std::optional<core::JobSpec> spec;
+};
+
+struct EventRow {
+  absl::Time time;
+  std::optional<core::JobId> job;
+  std::string kind;
+  std::string text;
+};
+
+// What one engine batch writes, in one transaction: all of it or nothing.
+struct Batch {
+  std::vector<NewJob> added;
+  std::vector<core::JobRecord> changed;
+  std::vector<EventRow> events;
+  bool empty() const { return added.empty() && changed.empty() && events.empty(); }
+};
+
+struct ListQuery {
+  int limit = 100;
+  std::optional<core::JobId> before;   // only ids below this
+  std::vector<core::JobState> states;  // empty is all
+};
+
+class Store {
+ public:
+  // Opens or makes the file (0600). FailedPrecondition, naming both versions and the file, when a
+  // newer stageload wrote it; Unavailable with SQLite's own words when it cannot be opened.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+  ~Store();
+
+  // Unavailable when it cannot be written (disk full, I/O error); nothing is changed then.
+  absl::Status Commit(const Batch& batch);
+
+  // Jobs that have not ended, ascending by id.
+  absl::StatusOr<std::vector<core::JobRecord>> Unended();
+  // Above every id ever stored, also of deleted rows.
+  absl::StatusOr<core::JobId> NextId();
+  // NotFound for an id that never was.
+  absl::StatusOr<core::JobRecord> Get(core::JobId id);
+  absl::StatusOr<core::JobSpec> Spec(core::JobId id);
+  // Newest first.
+  absl::StatusOr<std::vector<core::JobRecord>> List(const ListQuery& query);
+
+ private:
+  class Database;
+  explicit Store(std::unique_ptr<Database> database);
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace stageload::store
+
+#endif  // STAGELOAD_DAEMON_STORE_STORE_H_
