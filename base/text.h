@@ -27,7 +27,8 @@ absl::StatusOr<Percent> ParsePercent(std::string_view text);
 std::string FormatBytes(Bytes bytes);
 
 // "0.5s", "42s", "3m12s", "2h05m", "1d04h".
-std::string FormatDuration(absl::Duration duration);
+// Not FormatDuration: argument-dependent lookup would find absl's too.
+std::string FormatSpan(absl::Duration duration);
 
 // "40 %", "7.5 %".
 std::string FormatPercent(Percent percent);

@@ -5,12 +5,11 @@
 #define STAGELOAD_DAEMON_CORE_BLOCKER_H_
 
 #include <string>
-#include <string_view>
 
 namespace stageload::core {
 
 enum class BlockerKind { kLevel, kPressure, kSwapLimit, kMemory, kStale, kOrder };
-std::string_view Name(BlockerKind kind);  // "MEMORY"
+const char* Name(BlockerKind kind);  // "MEMORY"
 
 // `read` and `needed` are in the unit of the kind: percent for kLevel, a Pressure for kPressure,
 // bytes for kSwapLimit and kMemory, seconds of age for kStale, a job id for kOrder. `text` is one

@@ -1,0 +1,59 @@
+#include "daemon/core/job.h"
+
+namespace stageload::core {
+
+const char* Name(JobState state) {
+  switch (state) {
+    case JobState::kPending:
+      return "PENDING";
+    case JobState::kRunning:
+      return "RUNNING";
+    case JobState::kSuspended:
+      return "SUSPENDED";
+    case JobState::kStopping:
+      return "STOPPING";
+    case JobState::kCompleted:
+      return "COMPLETED";
+    case JobState::kFailed:
+      return "FAILED";
+    case JobState::kCancelled:
+      return "CANCELLED";
+    case JobState::kTimeout:
+      return "TIMEOUT";
+    case JobState::kOutOfMemory:
+      return "OUT_OF_MEMORY";
+    case JobState::kNoRoom:
+      return "NO_ROOM";
+    case JobState::kNodeFail:
+      return "NODE_FAIL";
+    case JobState::kUnknown:
+      return "UNKNOWN";
+  }
+  return "?";
+}
+
+const char* Name(Reason reason) {
+  switch (reason) {
+    case Reason::kNone:
+      return "";
+    case Reason::kSwapBudget:
+      return "SWAP_BUDGET";
+    case Reason::kSwapLimit:
+      return "SWAP_LIMIT";
+    case Reason::kLowMemory:
+      return "LOW_MEMORY";
+    case Reason::kCancelled:
+      return "CANCELLED";
+    case Reason::kStartTimeout:
+      return "START_TIMEOUT";
+    case Reason::kStartFailed:
+      return "START_FAILED";
+    case Reason::kClientGone:
+      return "CLIENT_GONE";
+    case Reason::kLost:
+      return "LOST";
+  }
+  return "?";
+}
+
+}  // namespace stageload::core

@@ -6,7 +6,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,21 +37,21 @@ enum class JobState {
 };
 constexpr bool IsEnd(JobState state) { return state >= JobState::kCompleted; }
 constexpr bool IsActive(JobState state) { return state != JobState::kPending && !IsEnd(state); }
-std::string_view Name(JobState state);  // "PENDING"
+const char* Name(JobState state);  // "PENDING"
 
 // Why we stopped a job, or ended it without a start. The numbers are stored: only append.
 enum class Reason {
   kNone = 0,
-  kSwapBudget = 1,   // charge > budget
-  kSwapLimit = 2,    // swap used > the job's swap limit
-  kLowMemory = 3,    // level < kill_free
-  kCancelled = 4,    // a user asked
-  kStartTimeout = 5, // no room in time
-  kStartFailed = 6,  // the command could not be started
-  kClientGone = 7,   // the guard that asked went away before its start
-  kLost = 8,         // it ended while nobody could see how
+  kSwapBudget = 1,    // charge > budget
+  kSwapLimit = 2,     // swap used > the job's swap limit
+  kLowMemory = 3,     // level < kill_free
+  kCancelled = 4,     // a user asked
+  kStartTimeout = 5,  // no room in time
+  kStartFailed = 6,   // the command could not be started
+  kClientGone = 7,    // the guard that asked went away before its start
+  kLost = 8,          // it ended while nobody could see how
 };
-std::string_view Name(Reason reason);  // "SWAP_BUDGET"
+const char* Name(Reason reason);  // "SWAP_BUDGET"
 
 // How a process ended. Exactly one of exit_code and signal is set, or neither when nobody saw it.
 struct Outcome {
