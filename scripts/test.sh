@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs every test. Quick when nothing has changed.
+#
+# usage: test.sh [--preset release|debug|asan|tsan] [CTEST OPTION...]
+#   test.sh -R Guard            only the tests whose name holds "Guard"
+#   test.sh --preset asan -L unit
+# With CI=true the unit tests run under the asan preset too, before the rest.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=release
+if [ "${1:-}" = --preset ]; then
+  preset=${2:?--preset needs a name}
+  shift 2
+elif [[ "${1:-}" = --preset=* ]]; then
+  preset=${1#--preset=}
+  shift
+fi
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
+  exit 0
+fi
+
+cores=$(getconf _NPROCESSORS_ONLN)
+# Most end-to-end tests wait for a process of theirs, not for a core.
+side_by_side=$((cores * 2))
+
+build() {  # build PRESET
+  echo "== building the $1 preset"
+  cmake --preset "$1" -DSTAGELOAD_TESTS=ON
+  cmake --build --preset "$1" --parallel "$cores"
+}
+run_tests() {  # run_tests PRESET [CTEST OPTION...]
+  echo "== testing the $1 preset"
+  ctest --preset "$1" --parallel "$side_by_side" --output-on-failure --no-tests=error "${@:2}"
+}
+
+./scripts/install_dependencies.sh
+./scripts/check_layers.sh
+./scripts/lint_proto.sh
+if [ "${CI:-}" = true ] && [ "$preset" = release ]; then
+  build asan
+  run_tests asan -L unit
+fi
+build "$preset"
+run_tests "$preset" "$@"
