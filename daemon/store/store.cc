@@ -1,0 +1,393 @@
+// The store over SQLiteCpp. The library throws: each public call is one Guarded() block that turns
+// what it says into a status with the file's name.
+#include "daemon/store/store.h"
+
+#include <SQLiteCpp/Column.h>
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Exception.h>
+#include <SQLiteCpp/Statement.h>
+#include <SQLiteCpp/Transaction.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/store/columns.h"
+#include "daemon/store/schema.h"
+
+namespace stageload::store {
+namespace {
+
+// A connection of the user's own (the sqlite3 shell) may hold the file for a moment.
+constexpr int kBusyTimeoutMs = 2000;
+
+absl::Status Failed(const std::string& path, const std::string& what, const std::string& why) {
+  return WithReason(absl::UnavailableError(absl::StrCat(what, " ", path, ": ", why)), kStoreFailed);
+}
+
+// SQLite would say no more than "unable to open database file", and would make the file with the
+// process's umask. Its -wal and -shm take their mode from it (sqlite3 os_unix.c,
+// findCreateFileMode).
+absl::Status MakePrivateFile(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  absl::Status status;
+  if (::fchmod(descriptor, 0600) != 0) {
+    status = absl::ErrnoToStatus(errno, absl::StrCat("chmod 0600 ", path));
+  }
+  ::close(descriptor);
+  return status;
+}
+
+// FNV-1a: the same on every platform and in every build, since it is stored.
+std::int64_t HashOf(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) {
+    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  }
+  return static_cast<std::int64_t>(hash);
+}
+
+// One use of a prepared statement: whatever happens, it is left reset and holds nothing of ours.
+class Use {
+ public:
+  explicit Use(SQLite::Statement& statement) : statement_(statement) {}
+  ~Use() {
+    statement_.tryReset();
+    statement_.clearBindings();  // cannot fail (sqlite3_clear_bindings)
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  SQLite::Statement* operator->() { return &statement_; }
+  SQLite::Statement& operator*() { return statement_; }
+
+ private:
+  SQLite::Statement& statement_;
+};
+
+}  // namespace
+
+class Store::Database {
+ public:
+  Database(const std::string& path, std::unique_ptr<SQLite::Database> database)
+      : path_(path), database_(std::move(database)) {}
+
+  const std::string& path() const { return path_; }
+
+  absl::Status Commit(const Batch& batch);
+  std::vector<core::JobRecord> Unended();
+  std::vector<core::JobRecord> List(const ListQuery& query);
+  std::int64_t HighestId();
+  std::optional<core::JobRecord> Get(core::JobId id);
+  std::optional<core::JobSpec> Spec(core::JobId id);
+
+ private:
+  absl::Status Add(const NewJob& job);
+  absl::Status Change(const core::JobRecord& record);
+  void Add(const EventRow& event);
+  absl::Status AddSpec(core::JobId id, const core::JobSpec& spec);
+  std::int64_t EnvironmentId(const std::string& content);
+  std::vector<std::int64_t> NewestIds(const ListQuery& query, std::int64_t before);
+
+  SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
+
+  const std::string path_;
+  std::unique_ptr<SQLite::Database> database_;
+  SQLite::Statement insert_job_ = Prepare(kInsertJob);
+  SQLite::Statement update_job_ = Prepare(kUpdateJob);
+  SQLite::Statement select_job_ = Prepare(kSelectJob);
+  SQLite::Statement select_unended_ = Prepare(kSelectUnended);
+  SQLite::Statement list_all_ = Prepare(kListAll);
+  SQLite::Statement list_ids_of_state_ = Prepare(kListIdsOfState);
+  SQLite::Statement highest_id_ = Prepare(kHighestId);
+  SQLite::Statement find_environment_ = Prepare(kFindEnvironment);
+  SQLite::Statement insert_environment_ = Prepare(kInsertEnvironment);
+  SQLite::Statement insert_spec_ = Prepare(kInsertSpec);
+  SQLite::Statement select_spec_ = Prepare(kSelectSpec);
+  SQLite::Statement drop_spec_ = Prepare(kDropSpec);
+  SQLite::Statement insert_event_ = Prepare(kInsertEvent);
+};
+
+absl::Status Store::Database::Commit(const Batch& batch) {
+  SQLite::Transaction transaction(*database_);  // rolls back when it goes before its commit()
+  for (const NewJob& job : batch.added) {
+    if (absl::Status status = Add(job); !status.ok()) return status;
+  }
+  for (const core::JobRecord& record : batch.changed) {
+    if (absl::Status status = Change(record); !status.ok()) return status;
+  }
+  for (const EventRow& event : batch.events) Add(event);
+  transaction.commit();
+  return absl::OkStatus();
+}
+
+absl::Status Store::Database::Add(const NewJob& job) {
+  {
+    Use insert(insert_job_);
+    BindJob(*insert, job.record);
+    insert->exec();
+  }
+  if (!job.spec.has_value() || core::IsEnd(job.record.state)) return absl::OkStatus();
+  return AddSpec(job.record.id, *job.spec);
+}
+
+absl::Status Store::Database::Change(const core::JobRecord& record) {
+  const std::int64_t id = core::Value(record.id);
+  {
+    Use update(update_job_);
+    BindJob(*update, record);
+    if (update->exec() == 0) {
+      return WithReason(absl::NotFoundError(absl::StrCat("no job ", id, " to change in ", path_)),
+                        kJobNotFound);
+    }
+  }
+  if (core::IsEnd(record.state)) {
+    Use drop(drop_spec_);
+    drop->bind(1, id);
+    drop->exec();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Database::AddSpec(core::JobId id, const core::JobSpec& spec) {
+  const absl::StatusOr<std::string> argv = JoinEntries(spec.argv);
+  if (!argv.ok()) return argv.status();
+  const absl::StatusOr<std::string> environment = JoinEntries(spec.environment);
+  if (!environment.ok()) return environment.status();
+  const std::string limits = JoinLimits(spec.soft_limits);
+  const std::int64_t environment_id = EnvironmentId(*environment);
+  Use insert(insert_spec_);
+  insert->bind(1, core::Value(id));
+  BindBytes(*insert, 2, *argv);
+  BindBytes(*insert, 3, spec.working_directory);
+  insert->bind(4, environment_id);
+  insert->bind(5, static_cast<std::int64_t>(spec.umask));
+  BindBytes(*insert, 6, limits);
+  insert->exec();
+  return absl::OkStatus();
+}
+
+std::int64_t Store::Database::EnvironmentId(const std::string& content) {
+  const std::int64_t hash = HashOf(content);
+  {
+    Use find(find_environment_);
+    find->bind(1, hash);
+    BindBytes(*find, 2, content);
+    if (find->executeStep()) return find->getColumn(0).getInt64();
+  }
+  Use insert(insert_environment_);
+  insert->bind(1, hash);
+  BindBytes(*insert, 2, content);
+  insert->exec();
+  return database_->getLastInsertRowid();
+}
+
+void Store::Database::Add(const EventRow& event) {
+  Use insert(insert_event_);
+  insert->bind(1, ToNanoseconds(event.time));
+  if (event.job.has_value()) insert->bind(2, core::Value(*event.job));
+  BindText(*insert, 3, event.kind);
+  BindText(*insert, 4, event.text);
+  insert->exec();
+}
+
+std::vector<core::JobRecord> Store::Database::Unended() {
+  std::vector<core::JobRecord> records;
+  Use select(select_unended_);
+  while (select->executeStep()) records.push_back(ReadJob(*select));
+  return records;
+}
+
+std::int64_t Store::Database::HighestId() {
+  Use select(highest_id_);
+  return select->executeStep() ? select->getColumn(0).getInt64() : 0;
+}
+
+std::optional<core::JobRecord> Store::Database::Get(core::JobId id) {
+  Use select(select_job_);
+  select->bind(1, core::Value(id));
+  if (!select->executeStep()) return std::nullopt;
+  return ReadJob(*select);
+}
+
+std::optional<core::JobSpec> Store::Database::Spec(core::JobId id) {
+  Use select(select_spec_);
+  select->bind(1, core::Value(id));
+  if (!select->executeStep()) return std::nullopt;
+  core::JobSpec spec;
+  spec.argv = SplitEntries(select->getColumn(0).getString());
+  spec.working_directory = select->getColumn(1).getString();
+  spec.environment = SplitEntries(select->getColumn(2).getString());
+  spec.umask = static_cast<std::uint32_t>(select->getColumn(3).getInt64());
+  spec.soft_limits = SplitLimits(select->getColumn(4).getString());
+  return spec;
+}
+
+// The newest of each state, merged: every part is read from the index and none is longer than the
+// page, however many jobs there are.
+std::vector<std::int64_t> Store::Database::NewestIds(const ListQuery& query, std::int64_t before) {
+  std::vector<std::int64_t> ids;
+  for (const core::JobState state : query.states) {
+    Use select(list_ids_of_state_);
+    select->bind(1, static_cast<std::int64_t>(state));
+    select->bind(2, before);
+    select->bind(3, query.limit);
+    while (select->executeStep()) ids.push_back(select->getColumn(0).getInt64());
+  }
+  std::sort(ids.begin(), ids.end(), std::greater<>());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  if (ids.size() > static_cast<std::size_t>(query.limit)) {
+    ids.resize(static_cast<std::size_t>(query.limit));
+  }
+  return ids;
+}
+
+std::vector<core::JobRecord> Store::Database::List(const ListQuery& query) {
+  const std::int64_t before = query.before.has_value() ? core::Value(*query.before)
+                                                       : std::numeric_limits<std::int64_t>::max();
+  std::vector<core::JobRecord> records;
+  if (query.limit <= 0) return records;  // a negative LIMIT would be none at all
+  if (!query.states.empty()) {
+    for (const std::int64_t id : NewestIds(query, before)) {
+      if (std::optional<core::JobRecord> record = Get(core::JobId{id})) {
+        records.push_back(*std::move(record));
+      }
+    }
+    return records;
+  }
+  Use select(list_all_);
+  select->bind(1, before);
+  select->bind(2, query.limit);
+  while (select->executeStep()) records.push_back(ReadJob(*select));
+  return records;
+}
+
+namespace {
+
+// Runs `body`, which returns an absl::Status or StatusOr; what SQLite throws becomes Unavailable.
+template <typename Body>
+auto Guarded(const std::string& path, const std::string& what, Body body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const SQLite::Exception& exception) {
+    return Failed(path, what, exception.what());
+  } catch (const std::exception& exception) {
+    return Failed(path, what, exception.what());
+  }
+}
+
+// Refuses what is not ours before anything is written: closing a database would otherwise move its
+// write-ahead log into the file.
+absl::Status CheckVersion(SQLite::Database& database, const std::string& path, int* version) {
+  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  *version = database.execAndGet("PRAGMA user_version").getInt();
+  if (*version > kSchemaVersion || *version < 0) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            path, " was written by a newer stageload (schema ", *version, "; this one writes ",
+            kSchemaVersion, "): install that version again, or move the file away to start anew")),
+        kStoreFailed);
+  }
+  if (*version == 0 && database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() != 0) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            path, " is a database of another program: move it away, or set another state folder")),
+        kStoreFailed);
+  }
+  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return absl::OkStatus();
+}
+
+void Configure(SQLite::Database& database) {
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = FULL");
+  // macOS: fsync(2) leaves data in the drive's cache, F_FULLFSYNC does not. No effect elsewhere.
+  database.exec("PRAGMA fullfsync = ON");
+  database.exec("PRAGMA checkpoint_fullfsync = ON");
+  database.exec("PRAGMA foreign_keys = ON");
+  // An environment may hold secrets: what is dropped is overwritten.
+  database.exec("PRAGMA secure_delete = ON");
+}
+
+void Migrate(SQLite::Database& database, int version) {
+  for (; version < kSchemaVersion; ++version) {
+    SQLite::Transaction transaction(database);
+    database.exec(kMigrations[static_cast<std::size_t>(version)]);
+    database.exec(absl::StrCat("PRAGMA user_version = ", version + 1));
+    transaction.commit();
+  }
+}
+
+}  // namespace
+
+Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+Store::~Store() = default;
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+  if (absl::Status status = MakePrivateFile(path); !status.ok()) {
+    return Failed(path, "open the store", std::string(status.message()));
+  }
+  return Guarded(path, "open the store", [&]() -> absl::StatusOr<std::unique_ptr<Store>> {
+    auto database =
+        std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyTimeoutMs);
+    int version = 0;
+    if (absl::Status status = CheckVersion(*database, path, &version); !status.ok()) return status;
+    Configure(*database);
+    Migrate(*database, version);
+    return std::unique_ptr<Store>(new Store(std::make_unique<Database>(path, std::move(database))));
+  });
+}
+
+absl::Status Store::Commit(const Batch& batch) {
+  if (batch.empty()) return absl::OkStatus();
+  return Guarded(database_->path(), "write to", [&] { return database_->Commit(batch); });
+}
+
+absl::StatusOr<std::vector<core::JobRecord>> Store::Unended() {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobRecord>> {
+    return database_->Unended();
+  });
+}
+
+absl::StatusOr<core::JobId> Store::NextId() {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobId> {
+    return core::JobId{database_->HighestId() + 1};
+  });
+}
+
+absl::StatusOr<core::JobRecord> Store::Get(core::JobId id) {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobRecord> {
+    if (std::optional<core::JobRecord> record = database_->Get(id)) return *std::move(record);
+    return WithReason(absl::NotFoundError(absl::StrCat("no job ", core::Value(id))), kJobNotFound);
+  });
+}
+
+absl::StatusOr<core::JobSpec> Store::Spec(core::JobId id) {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobSpec> {
+    if (std::optional<core::JobSpec> spec = database_->Spec(id)) return *std::move(spec);
+    if (!database_->Get(id).has_value()) {
+      return WithReason(absl::NotFoundError(absl::StrCat("no job ", core::Value(id))),
+                        kJobNotFound);
+    }
+    return absl::NotFoundError(absl::StrCat("the command of job ", core::Value(id),
+                                            " is not kept: it has ended or was a guarded one"));
+  });
+}
+
+absl::StatusOr<std::vector<core::JobRecord>> Store::List(const ListQuery& query) {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobRecord>> {
+    return database_->List(query);
+  });
+}
+
+}  // namespace stageload::store
