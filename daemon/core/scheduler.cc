@@ -109,7 +109,8 @@ void Scheduler::On(const Instant& now, const Restored& event, Effects&) {
   client.record = record;
   ledger_.Add(record.id, record.charge);
   if (record.state == JobState::kStopping) {
-    client.stop = Stop{.kill_at = now.awake + record.policy.grace,
+    // SIGTERM is sent again once its processes are found: it may never have been.
+    client.stop = Stop{.kill_at = std::nullopt,
                        .killed = false,
                        .host_level = record.reason == Reason::kLowMemory,
                        .swap_at_start = std::nullopt};
@@ -197,6 +198,23 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
   if (pending_.count(event.id) == 0) return;
   EndPending(now, event.id, JobState::kCancelled, Reason::kClientGone,
              "the guard that asked went away before its command was admitted", effects);
+}
+
+void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects) {
+  const auto found = clients_.find(event.id);
+  if (found == clients_.end()) return;
+  JobRecord record = std::move(found->second.record);
+  record.state = JobState::kNodeFail;
+  record.reason = Reason::kLost;
+  record.reason_text = "the machine was restarted while it ran";
+  clients_.erase(found);
+  ledger_.Remove(event.id);
+  Finish(now, std::move(record), effects);
+}
+
+void Scheduler::On(const Instant&, const NotSaved& event, Effects&) {
+  if (pending_.count(event.id) > 0) TakePending(event.id);
+  if (clients_.erase(event.id) > 0) ledger_.Remove(event.id);
 }
 
 void Scheduler::On(const Instant&, const Tick&, Effects&) {}

@@ -73,11 +73,19 @@ struct CancelAsked {
 struct ClientGone {
   JobId id{};
 };
+// The machine went down under it.
+struct NodeFailed {
+  JobId id{};
+};
+// Its first row could not be written, so it was never accepted: it is forgotten without a trace.
+struct NotSaved {
+  JobId id{};
+};
 // Time has passed (see NextDeadline()).
 struct Tick {};
 
 using Event = std::variant<Submit, Restored, SampleTaken, Started, StartFailed, Exited, CancelAsked,
-                           ClientGone, Tick>;
+                           ClientGone, NodeFailed, NotSaved, Tick>;
 
 // ---- Effects, in the order in which they were decided ----
 
@@ -138,6 +146,7 @@ class Scheduler {
   // A pending or active job; null when there is none. Valid until the next Step().
   const JobRecord* Find(JobId id) const;
   Usage UsageOf(JobId id) const;
+  bool IsPending(JobId id) const { return pending_.count(id) > 0; }
   // Of a pending job; empty for any other.
   std::vector<Blocker> BlockersOf(const Instant& now, JobId id) const;
   // The place in the queue of each, from 1; 0 for one that does not wait. One walk for all.
@@ -181,6 +190,8 @@ class Scheduler {
   void On(const Instant& now, const Exited& event, Effects& effects);
   void On(const Instant& now, const CancelAsked& event, Effects& effects);
   void On(const Instant& now, const ClientGone& event, Effects& effects);
+  void On(const Instant& now, const NodeFailed& event, Effects& effects);
+  void On(const Instant& now, const NotSaved& event, Effects& effects);
   void On(const Instant& now, const Tick& event, Effects& effects);
 
   // Admission.
@@ -200,7 +211,7 @@ class Scheduler {
   void CheckEscalation(const Instant& now, Effects& effects);
   void Kill(const Instant& now, Client& client, const std::string& why, Effects& effects);
 
-  // Ends. `record` is by value: the row it came from is gone by then.
+  // Ends.
   void EndClient(const Instant& now, JobId id, const Outcome& outcome, Effects& effects);
   void EndPending(const Instant& now, JobId id, JobState state, Reason reason, std::string text,
                   Effects& effects);

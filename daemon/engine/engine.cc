@@ -1,0 +1,792 @@
+#include "daemon/engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/core/scheduler.h"
+#include "daemon/engine/mailbox.h"
+#include "daemon/engine/process_tree.h"
+#include "daemon/engine/watchers.h"
+
+namespace stageload::engine {
+namespace {
+
+using core::JobId;
+
+// After something ended or started, the next sample comes this soon: what it changed decides who is
+// admitted next.
+constexpr absl::Duration kSoon = absl::Milliseconds(20);
+// How long a guard may take to say how its command ended, before that counts as unseen.
+constexpr absl::Duration kReportWithin = absl::Seconds(2);
+// How often a tree is read again and signalled while SIGKILL finds new members.
+constexpr int kKillRounds = 5;
+
+absl::Status ShuttingDown() {
+  return WithReason(absl::UnavailableError("the daemon is shutting down; try again"),
+                    kShuttingDown);
+}
+
+absl::Status NotFound(JobId id) {
+  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", core::Value(id))),
+                    kJobNotFound);
+}
+
+absl::Status Ended(const core::JobRecord& record) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("job ", core::Value(record.id),
+                                                 " has ended already: ", core::Name(record.state))),
+      kJobEnded);
+}
+
+// "submitted" and "refused" come by the thousand and say nothing that the rows do not.
+bool IsKept(const core::Note& note) { return note.kind != "submitted" && note.kind != "refused"; }
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(Options options, Parts parts) : options_(std::move(options)), parts_(parts) {}
+
+  absl::Status Restore();
+  void Run();
+  void RequestStop() {
+    stop_ = true;
+    mailbox_.Wake();
+  }
+
+  // Posts `work`; it gets `done` to answer through. Turned away, `done` hears that we shut down.
+  template <typename Done, typename Work>
+  void Ask(Done done, Work work) {
+    mailbox_.Post([this, done = std::move(done), work = std::move(work)](bool open) mutable {
+      if (!open) return done(ShuttingDown());
+      busy_ = true;
+      work(std::move(done));
+    });
+  }
+  void Tell(absl::AnyInvocable<void()> work) {
+    mailbox_.Post([work = std::move(work)](bool open) mutable {
+      if (open) work();
+    });
+  }
+
+  // The public calls, on the engine's thread.
+  void Submit(SubmitRequest request, OnJob done);
+  void Guard(GuardRequest request, OnJob done);
+  void Get(JobId id, OnJob done);
+  void List(store::ListQuery query, OnPage done);
+  void Cancel(JobId id, OnJob done);
+  void WithdrawGuard(JobId id);
+  void ReportExit(JobId id, core::Outcome outcome, OnJob done);
+  void Watch(WatchToken token, JobId id, OnChange on_change);
+  void Unwatch(WatchToken token) { watchers_.Remove(token); }
+  void ProcessExited(const core::ProcessIdentity& identity);
+
+  void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
+  WatchToken NewWatchToken() { return next_watch_token_++; }
+
+ private:
+  struct Submission {
+    std::optional<core::JobSpec> spec;
+    OnJob done;
+  };
+  // A guarded command that was admitted or waits.
+  struct Guarded {
+    bool caller_gone = false;
+    std::optional<absl::Duration> report_by;  // Instant::awake; set when its process has ended
+  };
+
+  // One round.
+  absl::Duration UntilNextWork() const;
+  void Round(std::vector<Mailbox::Letter> letters);
+  void Feed(const core::Event& event);
+  void Take(core::Effect effect);
+  void CommitAndCarryOut();
+  absl::Status Commit(const std::vector<core::Effect>& effects);
+  void CarryOutUnsaved(std::vector<core::Effect>& effects, const absl::Status& status);
+  void Answer(std::uint64_t token, absl::StatusOr<JobView> answer);
+  void CarryOut(core::Effect& effect);
+  void TellWatchers(const std::set<JobId>& changed);
+  void AnswerTurnedAway();
+  void LeaveIfIdle(const Instant& now);
+
+  // Sampling.
+  void SampleIfDue(const Instant& now);
+  core::ClientUsage UsageOf(JobId id);
+  bool UpdateTree();
+  void PublishFrame();
+  void SampleSoon() { next_sample_ = std::min(next_sample_, Now().awake + kSoon); }
+
+  // Processes.
+  void StartJob(JobId id);
+  void Adopt(const core::JobRecord& record);
+  void AdoptJob(const core::JobRecord& record);
+  void AdoptGuard(const core::JobRecord& record);
+  void Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind);
+  void SignalTree(const core::Signal& signal);
+  int SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
+  bool StillThere(const core::ProcessIdentity& identity) const;
+  void JobEnded(JobId id);
+  void GuardEnded(JobId id, const core::Outcome& outcome);
+  void GuardsThatSaidNothing(const Instant& now);
+
+  Instant Now() const { return parts_.host->Clock(); }
+  absl::StatusOr<JobView> View(JobId id);
+  JobView ViewOf(core::JobRecord record);
+  void Note(const core::Note& note);
+
+  Options options_;
+  Parts parts_;
+  jobs::ExitWatcher* exit_watcher_ = nullptr;
+  Mailbox mailbox_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<WatchToken> next_watch_token_ = 1;
+
+  std::optional<core::Scheduler> core_;
+  ProcessTree tree_;
+  Watchers watchers_;
+  std::map<JobId, Guarded> guarded_;
+  std::uint64_t next_submit_token_ = 1;
+  std::map<std::uint64_t, Submission> submissions_;
+
+  // Of the round in hand.
+  std::vector<core::Effect> effects_;
+  // Gets how the commit went.
+  std::vector<absl::AnyInvocable<void(const absl::Status&)>> after_commit_;
+  std::set<JobId> changed_;
+  store::Batch batch_;
+  // Rows whose write failed, to be tried again; nothing that hangs on them is carried out before.
+  std::map<JobId, core::JobRecord> unsaved_;
+  std::vector<core::Effect> held_back_;
+  std::string store_error_;
+
+  absl::Duration next_sample_;  // Instant::awake
+  std::string sample_error_;
+  bool sampled_ = false;  // in this round
+  Instant sample_time_;
+  std::vector<telemetry::Event> events_;  // since the last frame
+  absl::Duration last_busy_;
+  bool busy_ = false;
+};
+
+// ---- The loop ----
+
+absl::Status Engine::Impl::Restore() {
+  const absl::StatusOr<JobId> next_id = parts_.store->NextId();
+  if (!next_id.ok()) return next_id.status();
+  const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->Unended();
+  if (!rows.ok()) return rows.status();
+  core_.emplace(options_.config, *next_id);
+  next_sample_ = Now().awake;
+  last_busy_ = Now().awake;
+  for (const core::JobRecord& row : *rows) Feed(core::Restored{row});
+  for (const core::JobRecord& row : *rows) Adopt(row);
+  SampleIfDue(Now());
+  CommitAndCarryOut();
+  return absl::OkStatus();
+}
+
+void Engine::Impl::Run() {
+  while (!stop_) Round(mailbox_.Wait(UntilNextWork()));
+  for (Mailbox::Letter& letter : mailbox_.Close()) letter(false);
+  (void)Commit(
+      {});  // rows of the last round; failing, the next start finds the same in the folders
+  AnswerTurnedAway();
+}
+
+absl::Duration Engine::Impl::UntilNextWork() const {
+  absl::Duration at = next_sample_;
+  if (const auto deadline = core_->NextDeadline()) at = std::min(at, *deadline);
+  for (const auto& [id, guarded] : guarded_) {
+    if (guarded.report_by) at = std::min(at, *guarded.report_by);
+  }
+  if (!effects_.empty()) return absl::ZeroDuration();
+  return std::max(absl::ZeroDuration(), at - Now().awake);
+}
+
+void Engine::Impl::Round(std::vector<Mailbox::Letter> letters) {
+  busy_ = false;
+  for (Mailbox::Letter& letter : letters) letter(true);
+  const Instant now = Now();
+  GuardsThatSaidNothing(now);
+  if (const auto deadline = core_->NextDeadline(); deadline && *deadline <= now.awake) {
+    Feed(core::Tick{});
+  }
+  SampleIfDue(now);
+  CommitAndCarryOut();
+  LeaveIfIdle(now);
+}
+
+void Engine::Impl::Feed(const core::Event& event) {
+  for (core::Effect& effect : core_->Step(Now(), event)) Take(std::move(effect));
+}
+
+// Sorts an effect into the batch; what it asks to do waits for the commit.
+void Engine::Impl::Take(core::Effect effect) {
+  if (const auto* save = std::get_if<core::Save>(&effect)) {
+    const JobId id = save->record.id;
+    changed_.insert(id);
+    if (!save->added) unsaved_[id] = save->record;
+  }
+  if (const auto* note = std::get_if<core::Note>(&effect)) {
+    Note(*note);
+    if (IsKept(*note)) batch_.events.push_back({Now().wall, note->job, note->kind, note->text});
+    return;
+  }
+  effects_.push_back(std::move(effect));
+}
+
+void Engine::Impl::CommitAndCarryOut() {
+  // What is decided from here on belongs to the next round.
+  std::vector<core::Effect> effects = std::exchange(effects_, {});
+  const std::set<JobId> changed = std::exchange(changed_, {});
+  const absl::Status status = Commit(effects);
+  if (status.ok()) {
+    for (core::Effect& effect : std::exchange(held_back_, {})) CarryOut(effect);
+    for (core::Effect& effect : effects) CarryOut(effect);
+    TellWatchers(changed);
+  } else {
+    CarryOutUnsaved(effects, status);
+    changed_.insert(changed.begin(), changed.end());
+  }
+  for (auto& work : std::exchange(after_commit_, {})) work(status);
+  if (sampled_) PublishFrame();
+}
+
+absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
+  for (std::size_t i = 0; i + 1 < effects.size(); ++i) {
+    const auto* save = std::get_if<core::Save>(&effects[i]);
+    if (save == nullptr || !save->added) continue;
+    // The core says Accepted right after the first Save of a row.
+    const auto& accepted = std::get<core::Accepted>(effects[i + 1]);
+    batch_.added.push_back({save->record, std::move(submissions_.at(accepted.token).spec)});
+  }
+  for (const auto& [id, record] : unsaved_) batch_.changed.push_back(record);
+  if (batch_.empty()) return absl::OkStatus();
+
+  const absl::Status status = parts_.store->Commit(batch_);
+  batch_ = {};
+  if (status.ok()) {
+    store_error_.clear();
+    unsaved_.clear();
+  } else if (store_error_ != status.message()) {
+    store_error_ = std::string(status.message());
+    Note({"store_failed", std::nullopt, store_error_});
+  }
+  return status;
+}
+
+// The batch is not on disk. New requests were never accepted; stops are carried out all the same,
+// since a full disk must not keep swap growing; starts wait until their rows are written.
+void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const absl::Status& status) {
+  std::set<JobId> refused;
+  for (core::Effect& effect : effects) {
+    if (const auto* accepted = std::get_if<core::Accepted>(&effect)) {
+      refused.insert(accepted->id);
+      unsaved_.erase(accepted->id);
+      Feed(core::NotSaved{accepted->id});
+      Answer(accepted->token, status);
+    } else if (std::holds_alternative<core::Refused>(effect) ||
+               std::holds_alternative<core::Signal>(effect)) {
+      CarryOut(effect);
+    } else if (const auto* start = std::get_if<core::Start>(&effect);
+               start != nullptr && refused.count(start->id) == 0) {
+      held_back_.push_back(effect);
+    }
+  }
+}
+
+void Engine::Impl::Answer(std::uint64_t token, absl::StatusOr<JobView> answer) {
+  auto submission = submissions_.extract(token);
+  if (!submission.empty()) submission.mapped().done(std::move(answer));
+}
+
+void Engine::Impl::CarryOut(core::Effect& effect) {
+  if (auto* accepted = std::get_if<core::Accepted>(&effect)) {
+    Answer(accepted->token, View(accepted->id));
+  } else if (auto* refused = std::get_if<core::Refused>(&effect)) {
+    Answer(refused->token, refused->status);
+  } else if (auto* start = std::get_if<core::Start>(&effect)) {
+    if (start->kind == core::JobKind::kJob) StartJob(start->id);
+    SampleSoon();
+  } else if (auto* signal = std::get_if<core::Signal>(&effect)) {
+    SignalTree(*signal);
+  } else if (auto* save = std::get_if<core::Save>(&effect)) {
+    if (!core::IsEnd(save->record.state)) return;
+    tree_.Remove(save->record.id);
+    guarded_.erase(save->record.id);
+    if (save->record.kind == core::JobKind::kJob) {
+      (void)parts_.jobs->DropSpec(save->record.id);  // only tidies; a job that never ran has none
+    }
+    SampleSoon();
+  }
+}
+
+void Engine::Impl::TellWatchers(const std::set<JobId>& changed) {
+  for (const JobId id : changed) {
+    if (watchers_.Watches(id)) watchers_.Tell(id, View(id), Now().awake);
+  }
+  if (!sampled_) return;
+  for (const JobId id : watchers_.Ids()) {
+    if (!core_->IsPending(id)) continue;
+    if (watchers_.IsNews(id, core_->BlockersOf(Now(), id), Now().awake)) {
+      watchers_.Tell(id, View(id), Now().awake);
+    }
+  }
+}
+
+void Engine::Impl::AnswerTurnedAway() {
+  for (auto& [token, submission] : std::exchange(submissions_, {})) {
+    submission.done(ShuttingDown());
+  }
+  after_commit_.clear();
+  watchers_.EndAll(ShuttingDown());
+}
+
+void Engine::Impl::LeaveIfIdle(const Instant& now) {
+  if (busy_ || core_->pending() > 0 || core_->active() > 0 || parts_.hub->subscribers() > 0) {
+    last_busy_ = now.awake;
+  }
+  if (!options_.idle_exit || now.awake - last_busy_ < *options_.idle_exit) return;
+  options_.idle_exit.reset();
+  if (options_.on_idle) options_.on_idle();
+}
+
+// ---- Sampling ----
+
+void Engine::Impl::SampleIfDue(const Instant& now) {
+  sampled_ = false;
+  if (now.awake >= next_sample_) {
+    const absl::StatusOr<core::HostSample> host = parts_.host->Sample();
+    if (host.ok()) {
+      core::Sample sample;
+      sample.host = *host;
+      if (!tree_.empty() && UpdateTree()) {
+        for (const core::ClientStatus& client : core_->Clients()) {
+          if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
+        }
+      }
+      sample_error_.clear();
+      sample_time_ = now;
+      sampled_ = true;
+      Feed(core::SampleTaken{std::move(sample)});
+    } else if (sample_error_ != host.status().message()) {
+      sample_error_ = std::string(host.status().message());
+      Note({"sample_failed", std::nullopt, sample_error_});
+    }
+    next_sample_ = now.awake + core_->SampleInterval(parts_.hub->subscribers());
+  }
+  // What happened since may ask for an earlier one, such as a request that ends the idle pace.
+  next_sample_ =
+      std::min(next_sample_, now.awake + core_->SampleInterval(parts_.hub->subscribers()));
+}
+
+bool Engine::Impl::UpdateTree() {
+  const absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
+  if (!table.ok()) return false;
+  tree_.Update(*table);
+  return true;
+}
+
+core::ClientUsage Engine::Impl::UsageOf(JobId id) {
+  core::ClientUsage client;
+  client.id = id;
+  const std::vector<core::ProcessIdentity> members = tree_.MembersOf(id);
+  client.processes = static_cast<int>(members.size());
+  for (const core::ProcessIdentity& member : members) {
+    const absl::StatusOr<core::Usage> usage = parts_.host->Usage(member);
+    if (!usage.ok()) continue;  // ended since the table was read
+    if (usage->footprint) {
+      client.usage.footprint = client.usage.footprint.value_or(Bytes(0)) + *usage->footprint;
+    }
+    if (usage->swapped) {
+      client.usage.swapped = client.usage.swapped.value_or(Bytes(0)) + *usage->swapped;
+    }
+  }
+  return client;
+}
+
+void Engine::Impl::PublishFrame() {
+  telemetry::Frame frame;
+  frame.time = sample_time_;
+  frame.interval = core_->SampleInterval(parts_.hub->subscribers());
+  frame.host = core_->host();
+  for (const core::ClientStatus& client : core_->Clients()) {
+    const core::JobRecord& record = *client.record;
+    frame.clients.push_back({record.id, record.name, record.state, client.usage, record.charge,
+                             record.policy.swap_budget, record.policy.memory, client.processes});
+  }
+  frame.pending = core_->pending();
+  frame.active = core_->active();
+  if (const auto first = core_->FirstPending()) frame.blockers = core_->BlockersOf(Now(), *first);
+  frame.events = std::exchange(events_, {});
+  frame.reserved = core_->Reserved();
+  parts_.hub->Publish(std::move(frame));
+  sampled_ = false;
+}
+
+void Engine::Impl::Note(const core::Note& note) {
+  telemetry::Event event{note.kind, note.job, note.text, Now().wall};
+  if (options_.on_event) options_.on_event(event);
+  events_.push_back(std::move(event));
+}
+
+// ---- Processes ----
+
+bool Engine::Impl::StillThere(const core::ProcessIdentity& identity) const {
+  const absl::StatusOr<host::Process> process = parts_.host->Find(identity.pid);
+  return process.ok() && process->identity == identity;
+}
+
+void Engine::Impl::StartJob(JobId id) {
+  const core::JobRecord* record = core_->Find(id);
+  if (record == nullptr || !core::IsActive(record->state)) return;
+  const absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
+  if (!spec.ok()) {
+    return Feed(core::StartFailed{
+        id, absl::StrCat("read what to run: ", std::string(spec.status().message()))});
+  }
+  const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);
+  if (absl::IsAlreadyExists(pid.status())) return AdoptJob(core::JobRecord(*record));
+  if (!pid.ok()) return Feed(core::StartFailed{id, std::string(pid.status().message())});
+  // The shim is our child and not reaped yet, so its pid is its own even if it has ended.
+  const absl::StatusOr<host::Process> shim = parts_.host->Find(*pid);
+  if (!shim.ok()) return JobEnded(id);
+  Attach(id, shim->identity, ProcessTree::Root::kShim);
+}
+
+void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind) {
+  tree_.Add(id, root, kind);
+  Feed(core::Started{id, root, parts_.host->BootId()});
+  const absl::Status watched = exit_watcher_->Watch(
+      root, [this](const core::ProcessIdentity& identity) { return StillThere(identity); });
+  if (!watched.ok()) ProcessExited(root);
+}
+
+void Engine::Impl::Adopt(const core::JobRecord& record) {
+  const bool guard = record.kind == core::JobKind::kGuard;
+  // The stream of a guard ended with the daemon before; who waited must ask again.
+  if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
+  if (!core::IsActive(record.state)) return;
+  if (!record.boot_id.empty() && record.boot_id != parts_.host->BootId()) {
+    return Feed(core::NodeFailed{record.id});
+  }
+  if (guard) {
+    AdoptGuard(record);
+  } else {
+    AdoptJob(record);
+  }
+}
+
+void Engine::Impl::AdoptGuard(const core::JobRecord& record) {
+  guarded_[record.id].caller_gone = true;
+  if (record.root && StillThere(*record.root)) {
+    return Attach(record.id, *record.root, ProcessTree::Root::kMember);
+  }
+  GuardEnded(record.id, core::Outcome{});
+}
+
+void Engine::Impl::AdoptJob(const core::JobRecord& record) {
+  const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(record.id);
+  if (!found.ok()) {
+    return Feed(core::StartFailed{record.id, std::string(found.status().message())});
+  }
+  switch (found->state) {
+    case jobs::Found::State::kNeverStarted:
+      effects_.push_back(core::Start{record.id, core::JobKind::kJob});
+      return;
+    case jobs::Found::State::kRunning:
+      if (found->shim) return Attach(record.id, *found->shim, ProcessTree::Root::kShim);
+      [[fallthrough]];
+    case jobs::Found::State::kEnded:
+    case jobs::Found::State::kLost:
+      return Feed(core::Exited{record.id, found->outcome, 0});
+  }
+}
+
+void Engine::Impl::SignalTree(const core::Signal& signal) {
+  const bool kill = signal.kind == core::Signal::Kind::kKill;
+  for (int round = 0; round < (kill ? kKillRounds : 1); ++round) {
+    if (!UpdateTree()) return;
+    const std::vector<core::ProcessIdentity> members = tree_.MembersOf(signal.id);
+    if (members.empty()) return;
+    const int refused = SignalMembers(members, kill ? SIGKILL : SIGTERM);
+    // A stopped process takes SIGTERM only once it goes on.
+    if (!kill) SignalMembers(members, SIGCONT);
+    if (refused > 0) {
+      Note({"signal_refused", signal.id,
+            absl::StrCat(refused, " of ", members.size(), " processes may not be signalled")});
+      return;
+    }
+  }
+}
+
+// Returns how many refused it.
+int Engine::Impl::SignalMembers(const std::vector<core::ProcessIdentity>& members, int number) {
+  int refused = 0;
+  for (const core::ProcessIdentity& member : members) {
+    const absl::Status sent = jobs::SendSignal(
+        member, number,
+        [this](const core::ProcessIdentity& identity) { return StillThere(identity); });
+    if (!sent.ok() && !absl::IsNotFound(sent)) ++refused;
+  }
+  return refused;
+}
+
+void Engine::Impl::ProcessExited(const core::ProcessIdentity& identity) {
+  const std::optional<JobId> id = tree_.ClientOfRoot(identity);
+  if (!id) return;
+  const core::JobRecord* record = core_->Find(*id);
+  if (record == nullptr) return;
+  if (record->kind == core::JobKind::kJob) return JobEnded(*id);
+  if (core_->IsPending(*id)) return Feed(core::ClientGone{*id});
+  Guarded& guarded = guarded_[*id];
+  guarded.report_by = Now().awake + (guarded.caller_gone ? absl::ZeroDuration() : kReportWithin);
+}
+
+void Engine::Impl::JobEnded(JobId id) {
+  const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(id);
+  core::Outcome outcome;
+  if (found.ok() && found->state == jobs::Found::State::kNeverStarted) {
+    return Feed(core::StartFailed{id, "the shim ended before it ran the command"});
+  }
+  if (found.ok()) outcome = found->outcome;
+  UpdateTree();
+  Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
+  SampleSoon();
+}
+
+void Engine::Impl::GuardEnded(JobId id, const core::Outcome& outcome) {
+  if (const auto guarded = guarded_.find(id); guarded != guarded_.end()) {
+    guarded->second.report_by.reset();
+  }
+  UpdateTree();
+  Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
+  SampleSoon();
+}
+
+void Engine::Impl::GuardsThatSaidNothing(const Instant& now) {
+  std::vector<JobId> silent;
+  for (const auto& [id, guarded] : guarded_) {
+    if (guarded.report_by && *guarded.report_by <= now.awake) silent.push_back(id);
+  }
+  for (const JobId id : silent) GuardEnded(id, core::Outcome{});
+}
+
+// ---- Calls ----
+
+absl::StatusOr<JobView> Engine::Impl::View(JobId id) {
+  if (const core::JobRecord* record = core_->Find(id)) return ViewOf(*record);
+  if (const auto row = unsaved_.find(id); row != unsaved_.end()) return ViewOf(row->second);
+  absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
+  if (absl::IsNotFound(row.status())) return NotFound(id);
+  if (!row.ok()) return row.status();
+  return ViewOf(*std::move(row));
+}
+
+JobView Engine::Impl::ViewOf(core::JobRecord record) {
+  JobView view;
+  view.usage = core_->UsageOf(record.id);
+  if (core_->IsPending(record.id)) {
+    view.blockers = core_->BlockersOf(Now(), record.id);
+    view.queue_position = core_->QueuePositions({record.id}).front();
+  }
+  view.record = std::move(record);
+  return view;
+}
+
+void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
+  core::Submit event;
+  event.token = next_submit_token_++;
+  event.kind = core::JobKind::kJob;
+  event.name = std::move(request.name);
+  event.command = DisplayCommand(request.spec.argv);
+  event.policy = request.policy;
+  submissions_[event.token] = {std::move(request.spec), std::move(done)};
+  Feed(event);
+}
+
+void Engine::Impl::Guard(GuardRequest request, OnJob done) {
+  const absl::StatusOr<host::Process> process = parts_.host->Find(request.pid);
+  if (!process.ok()) {
+    return done(WithReason(absl::InvalidArgumentError(
+                               absl::StrCat("pid: there is no process ", request.pid, " to guard")),
+                           kInvalidField, "pid"));
+  }
+  core::Submit event;
+  event.token = next_submit_token_++;
+  event.kind = core::JobKind::kGuard;
+  event.name = std::move(request.name);
+  event.command = std::move(request.command);
+  event.policy = request.policy;
+  event.root = process->identity;
+  event.boot_id = parts_.host->BootId();
+  OnJob watched = [this, root = process->identity,
+                   done = std::move(done)](absl::StatusOr<JobView> job) mutable {
+    if (job.ok()) {
+      const JobId id = job->record.id;
+      guarded_[id];
+      Attach(id, root, ProcessTree::Root::kMember);
+    }
+    done(std::move(job));
+  };
+  submissions_[event.token] = {std::nullopt, std::move(watched)};
+  Feed(event);
+}
+
+void Engine::Impl::Get(JobId id, OnJob done) {
+  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status&) mutable {
+    absl::StatusOr<JobView> view = View(id);
+    if (view.ok() && view->record.kind == core::JobKind::kJob) {
+      view->folder = parts_.jobs->FolderOf(id);
+      if (const auto spec = parts_.store->Spec(id); spec.ok()) {
+        view->working_directory = spec->working_directory;
+      }
+    }
+    done(std::move(view));
+  });
+}
+
+void Engine::Impl::List(store::ListQuery query, OnPage done) {
+  after_commit_.push_back(
+      [this, query = std::move(query), done = std::move(done)](const absl::Status&) mutable {
+        const int limit = query.limit;
+        query.limit = limit + 1;  // one more tells whether there is another page
+        const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
+        if (!rows.ok()) return done(rows.status());
+        JobPage page;
+        std::vector<JobId> ids;
+        for (const core::JobRecord& row : *rows) {
+          if (static_cast<int>(page.jobs.size()) == limit) {
+            page.next = page.jobs.back().record.id;
+            break;
+          }
+          ids.push_back(row.id);
+          const core::JobRecord* living = core_->Find(row.id);
+          JobView view;
+          view.record = living != nullptr ? *living : row;
+          view.usage = core_->UsageOf(row.id);
+          if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
+          page.jobs.push_back(std::move(view));
+        }
+        const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
+        for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
+        done(std::move(page));
+      });
+}
+
+void Engine::Impl::Cancel(JobId id, OnJob done) {
+  if (core_->Find(id) == nullptr) {
+    const absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
+    if (absl::IsNotFound(row.status())) return done(NotFound(id));
+    return done(row.ok() ? Ended(*row) : row.status());
+  }
+  Feed(core::CancelAsked{id});
+  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
+    status.ok() ? done(View(id)) : done(status);
+  });
+}
+
+void Engine::Impl::WithdrawGuard(JobId id) {
+  if (const auto guarded = guarded_.find(id); guarded != guarded_.end()) {
+    guarded->second.caller_gone = true;
+    if (guarded->second.report_by) guarded->second.report_by = Now().awake;
+  }
+  Feed(core::ClientGone{id});
+}
+
+void Engine::Impl::ReportExit(JobId id, core::Outcome outcome, OnJob done) {
+  const core::JobRecord* record = core_->Find(id);
+  if (record == nullptr) return Cancel(id, std::move(done));  // the same two errors
+  if (record->kind != core::JobKind::kGuard || core_->IsPending(id)) {
+    return done(WithReason(absl::FailedPreconditionError(absl::StrCat(
+                               "job ", core::Value(id), " is not a guarded command that runs")),
+                           kInvalidField, "id"));
+  }
+  GuardEnded(id, outcome);
+  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
+    status.ok() ? done(View(id)) : done(status);
+  });
+}
+
+void Engine::Impl::Watch(WatchToken token, JobId id, OnChange on_change) {
+  after_commit_.push_back([this, token, id, on_change = std::move(on_change)](const absl::Status&) {
+    watchers_.Add(token, id, on_change, View(id));
+  });
+}
+
+// ---- The public face: every call becomes a letter ----
+
+Engine::Engine(Options options, Parts parts)
+    : impl_(std::make_unique<Impl>(std::move(options), parts)) {}
+Engine::~Engine() = default;
+
+absl::Status Engine::Restore() { return impl_->Restore(); }
+void Engine::Run() { impl_->Run(); }
+void Engine::Stop() { impl_->RequestStop(); }
+void Engine::SetExitWatcher(jobs::ExitWatcher* watcher) { impl_->SetExitWatcher(watcher); }
+
+void Engine::Submit(SubmitRequest request, OnJob done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), request = std::move(request)](OnJob answer) mutable {
+               impl->Submit(std::move(request), std::move(answer));
+             });
+}
+
+void Engine::Get(core::JobId id, OnJob done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), id](OnJob answer) { impl->Get(id, std::move(answer)); });
+}
+
+void Engine::List(store::ListQuery query, OnPage done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), query = std::move(query)](OnPage answer) mutable {
+               impl->List(std::move(query), std::move(answer));
+             });
+}
+
+void Engine::Cancel(core::JobId id, OnJob done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), id](OnJob answer) { impl->Cancel(id, std::move(answer)); });
+}
+
+void Engine::Guard(GuardRequest request, OnJob done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), request = std::move(request)](OnJob answer) mutable {
+               impl->Guard(std::move(request), std::move(answer));
+             });
+}
+
+void Engine::WithdrawGuard(core::JobId id) {
+  impl_->Tell([impl = impl_.get(), id] { impl->WithdrawGuard(id); });
+}
+
+void Engine::ReportExit(core::JobId id, core::Outcome outcome, OnJob done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), id, outcome](OnJob answer) {
+    impl->ReportExit(id, outcome, std::move(answer));
+  });
+}
+
+Engine::WatchToken Engine::NewWatchToken() { return impl_->NewWatchToken(); }
+
+void Engine::Watch(WatchToken token, core::JobId id, OnChange on_change) {
+  // Not copied into the work: turned away, on_change itself hears that we shut down.
+  impl_->Ask(std::move(on_change), [impl = impl_.get(), token, id](OnChange answer) {
+    impl->Watch(token, id, std::move(answer));
+  });
+}
+
+void Engine::Unwatch(WatchToken token) {
+  impl_->Tell([impl = impl_.get(), token] { impl->Unwatch(token); });
+}
+
+void Engine::ProcessExited(const core::ProcessIdentity& identity) {
+  impl_->Tell([impl = impl_.get(), identity] { impl->ProcessExited(identity); });
+}
+
+}  // namespace stageload::engine

@@ -65,11 +65,19 @@ class Engine {
     jobs::Jobs* jobs = nullptr;
     telemetry::Hub* hub = nullptr;
   };
+  struct Options {
+    core::Config config;
+    // Leaves when nothing was asked, queued, run or watched for so long.
+    std::optional<absl::Duration> idle_exit;
+    std::function<void()> on_idle;  // called once, from the engine's thread
+    // Every decision with its figures, for the log; from the engine's thread.
+    std::function<void(const telemetry::Event&)> on_event;
+  };
   using OnJob = absl::AnyInvocable<void(absl::StatusOr<JobView>)>;
   using OnPage = absl::AnyInvocable<void(absl::StatusOr<JobPage>)>;
 
   // Errors carry a reason for programs (base/error_reason.h).
-  Engine(core::Config config, Parts parts);
+  Engine(Options options, Parts parts);
   ~Engine();
 
   // Reads the store, finds running jobs again and takes the first sample. Once, before Run().
@@ -101,7 +109,7 @@ class Engine {
   // After the next batch `on_change` is not called again.
   void Unwatch(WatchToken token);
 
-  // From the exit watcher's thread.
+  // From the exit watcher's thread: the root of some tree has ended.
   void ProcessExited(const core::ProcessIdentity& identity);
   // Must be set before Run(): how the engine asks to be told of an exit.
   void SetExitWatcher(jobs::ExitWatcher* watcher);

@@ -1,0 +1,52 @@
+// Which processes belong to which client. A client is a whole tree: what its root started, and what
+// those started, also after a parent in between has gone.
+//
+// Threading: one owner; no I/O (the process table comes in as a value).
+#ifndef STAGELOAD_DAEMON_ENGINE_PROCESS_TREE_H_
+#define STAGELOAD_DAEMON_ENGINE_PROCESS_TREE_H_
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "daemon/core/ids.h"
+#include "daemon/core/process.h"
+#include "daemon/host/host.h"
+
+namespace stageload::engine {
+
+class ProcessTree {
+ public:
+  enum class Root {
+    kMember,  // the root is the command itself: a guarded command
+    kShim,    // the root only looks after the command, leads its session and is not counted
+  };
+
+  void Add(core::JobId id, const core::ProcessIdentity& root, Root kind);
+  void Remove(core::JobId id);
+  bool empty() const { return roots_.empty(); }
+
+  // Takes in a fresh process table (ascending by pid). Who was a member stays one until it ends;
+  // a child of a member becomes one; so does, for a shim, who is in its session. A process under
+  // two roots belongs to the nearer.
+  void Update(const std::vector<host::Process>& table);
+
+  // At the last Update(), without zombies, ascending by pid but the root first.
+  std::vector<core::ProcessIdentity> MembersOf(core::JobId id) const;
+  std::optional<core::JobId> ClientOfRoot(const core::ProcessIdentity& root) const;
+
+ private:
+  struct Client {
+    core::ProcessIdentity root;
+    Root kind = Root::kMember;
+  };
+  class Resolver;
+
+  std::map<core::JobId, Client> roots_;
+  std::map<core::ProcessIdentity, core::JobId> members_;  // also zombies: their children count
+  std::map<core::JobId, std::vector<core::ProcessIdentity>> living_;
+};
+
+}  // namespace stageload::engine
+
+#endif  // STAGELOAD_DAEMON_ENGINE_PROCESS_TREE_H_
