@@ -1,0 +1,121 @@
+#include "daemon/config.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "toml++/toml.h"
+
+namespace stageload {
+namespace {
+
+// Reads one key's value into the config; an error says what is wrong with it, without the place.
+using Reader = std::function<absl::Status(const toml::node&, core::Config&)>;
+
+absl::StatusOr<Bytes> ReadBytes(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return ParseBytes(*text);
+  const auto count = node.value_exact<std::int64_t>();
+  if (count && *count >= 0) return Bytes(*count);
+  return absl::InvalidArgumentError("needs a size such as \"8G\" or a number of bytes");
+}
+
+absl::Status Assign(const absl::StatusOr<Bytes>& bytes, std::optional<Bytes>& field) {
+  if (bytes.ok()) field = *bytes;
+  return bytes.status();
+}
+
+absl::Status ReadReservePercent(const toml::node& node, core::Config& config) {
+  const auto percent = node.value<double>();
+  if (!node.is_number() || !percent || !(*percent >= 0 && *percent <= 90)) {
+    return absl::InvalidArgumentError("needs a number from 0 to 90");
+  }
+  config.reserve_fraction = *percent / 100;
+  return absl::OkStatus();
+}
+
+absl::Status ReadMaxPressure(const toml::node& node, core::Config& config) {
+  const std::string word = node.value_exact<std::string>().value_or("");
+  if (word != "warn" && word != "critical") {
+    return absl::InvalidArgumentError("needs \"warn\" or \"critical\"");
+  }
+  config.max_pressure = word == "warn" ? core::Pressure::kWarn : core::Pressure::kCritical;
+  return absl::OkStatus();
+}
+
+absl::Status ReadMaxQueued(const toml::node& node, core::Config& config) {
+  const auto count = node.value_exact<std::int64_t>();
+  if (!count || *count < 1 || *count > 100'000) {
+    return absl::InvalidArgumentError("needs a whole number from 1 to 100000");
+  }
+  config.max_queued = static_cast<int>(*count);
+  return absl::OkStatus();
+}
+
+const std::map<std::string, Reader>& Readers() {
+  static const auto* readers = new std::map<std::string, Reader>{
+      {"memory_pool",
+       [](const toml::node& node, core::Config& config) {
+         return Assign(ReadBytes(node), config.memory_pool);
+       }},
+      {"reserve", [](const toml::node& node,
+                     core::Config& config) { return Assign(ReadBytes(node), config.reserve); }},
+      {"reserve_percent", ReadReservePercent},
+      {"max_pressure", ReadMaxPressure},
+      {"max_queued", ReadMaxQueued},
+  };
+  return *readers;
+}
+
+absl::Status At(const std::string& path, const toml::source_region& source,
+                const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ":", source.begin.line, ": ", text));
+}
+
+std::string KnownKeys() {
+  std::string keys;
+  for (const auto& [key, reader] : Readers()) absl::StrAppend(&keys, keys.empty() ? "" : ", ", key);
+  return keys;
+}
+
+absl::StatusOr<core::Config> FromTable(const std::string& path, const toml::table& table) {
+  core::Config config;
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const auto reader = Readers().find(name);
+    if (reader == Readers().end()) {
+      return At(path, node.source(),
+                absl::StrCat("unknown key \"", name, "\"; the keys are ", KnownKeys()));
+    }
+    const absl::Status status = reader->second(node, config);
+    if (!status.ok()) {
+      return At(path, node.source(), absl::StrCat(name, ": ", std::string(status.message())));
+    }
+  }
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<core::Config> LoadConfig(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path);
+  if (!file && errno == ENOENT) return core::Config{};
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf(), file.good() || file.eof())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("read ", path, ": ", errno != 0 ? std::strerror(errno) : "failed"));
+  }
+  try {
+    return FromTable(path, toml::parse(text.str(), path));
+  } catch (const toml::parse_error& error) {
+    return At(path, error.source(), std::string(error.description()));
+  }
+}
+
+}  // namespace stageload

@@ -1,0 +1,207 @@
+// Who may start, with the arithmetic of each refusal.
+#include "daemon/core/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error_reason.h"
+
+namespace stageload::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+Room Machine(Bytes total, Bytes available) {
+  Room room;
+  room.host.total = total;
+  room.host.available = available;
+  room.host.level = Percent{100 * available.AsDouble() / total.AsDouble()};
+  room.host.swap_used = Bytes(0);
+  room.host.pressure = Pressure::kNormal;
+  room.age = absl::Milliseconds(10);
+  return room;
+}
+
+Policy Declares(Bytes memory) {
+  Policy policy;
+  policy.memory = memory;
+  return policy;
+}
+
+Config NoReserve() {
+  Config config;
+  config.reserve = Bytes(0);
+  return config;
+}
+
+std::vector<BlockerKind> Kinds(const std::vector<Blocker>& blockers) {
+  std::vector<BlockerKind> kinds;
+  for (const Blocker& blocker : blockers) kinds.push_back(blocker.kind);
+  return kinds;
+}
+
+TEST(Admission, StartsWhenNothingStandsAgainstIt) {
+  EXPECT_TRUE(FindBlockers(Declares(GiB(10)), Config{}, Machine(GiB(32), GiB(16))).empty());
+}
+
+TEST(Admission, RequestExactlyEqualToTheRoomStarts) {
+  EXPECT_TRUE(FindBlockers(Declares(GiB(16)), NoReserve(), Machine(GiB(32), GiB(16))).empty());
+  const auto blockers =
+      FindBlockers(Declares(GiB(16) + Bytes(1)), NoReserve(), Machine(GiB(32), GiB(16)));
+  EXPECT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
+}
+
+TEST(Admission, MemoryThatAnotherDeclaredAndDoesNotHoldYetIsSpokenFor) {
+  Room room = Machine(GiB(32), GiB(30));
+  room.active.push_back({JobId{7}, GiB(20), GiB(4), Bytes(0)});
+  const auto blockers = FindBlockers(Declares(GiB(15)), NoReserve(), room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
+  EXPECT_EQ(blockers[0].read, GiB(14).AsDouble());  // 30 - (20 - 4)
+  EXPECT_EQ(blockers[0].needed, GiB(15).AsDouble());
+  EXPECT_THAT(blockers[0].text,
+              HasSubstr("needs 15 GiB, 14 GiB free after 16 GiB reserved by job 7"));
+}
+
+TEST(Admission, FootprintAboveTheDeclarationReservesNothingMore) {
+  Room room = Machine(GiB(32), GiB(16));
+  room.active.push_back({JobId{7}, GiB(2), GiB(5), Bytes(0)});
+  EXPECT_TRUE(FindBlockers(Declares(GiB(16)), NoReserve(), room).empty());
+}
+
+TEST(Admission, KeepsATenthOfTheMachineFreeUnlessToldOtherwise) {
+  Room room = Machine(GiB(100), GiB(50));
+  EXPECT_TRUE(FindBlockers(Declares(GiB(40)), Config{}, room).empty());
+  EXPECT_FALSE(FindBlockers(Declares(GiB(41)), Config{}, room).empty());
+}
+
+TEST(Admission, PoolCapsWhatAllManagedClientsDeclareTogether) {
+  Config config = NoReserve();
+  config.memory_pool = MiB(2560);
+  Room room = Machine(GiB(32), GiB(30));
+  room.active.push_back({JobId{1}, GiB(1), GiB(1), Bytes(0)});
+  EXPECT_TRUE(FindBlockers(Declares(GiB(1)), config, room).empty());
+  room.active.push_back({JobId{2}, GiB(1), GiB(1), Bytes(0)});
+  const auto blockers = FindBlockers(Declares(GiB(1)), config, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
+  EXPECT_EQ(blockers[0].read, MiB(512).AsDouble());
+  EXPECT_THAT(blockers[0].text, HasSubstr("512 MiB left in the pool of 2.5 GiB"));
+  EXPECT_THAT(blockers[0].text, HasSubstr("jobs 1 and 2"));
+}
+
+TEST(Admission, WaitsForItsLevelWhateverItDeclares) {
+  const auto blockers = FindBlockers(Policy{}, Config{}, Machine(GiB(100), GiB(39)));
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kLevel));
+  EXPECT_EQ(blockers[0].read, 39);
+  EXPECT_EQ(blockers[0].needed, 40);
+  EXPECT_THAT(blockers[0].text, HasSubstr("39 % available, needs 40 %"));
+}
+
+TEST(Admission, CriticalPressureBlocksAndWarnDoesOnlyWhenTheOwnerSaysSo) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.host.pressure = Pressure::kWarn;
+  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
+  Config strict;
+  strict.max_pressure = Pressure::kWarn;
+  EXPECT_THAT(Kinds(FindBlockers(Policy{}, strict, room)),
+              testing::ElementsAre(BlockerKind::kPressure));
+  room.host.pressure = Pressure::kCritical;
+  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
+              testing::ElementsAre(BlockerKind::kPressure));
+}
+
+TEST(Admission, SwapLimitCountsWhatOthersMayStillSpend) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.host.swap_used = GiB(3);
+  room.active.push_back({JobId{1}, std::nullopt, std::nullopt, GiB(5)});
+  Policy policy;
+  policy.swap_budget = GiB(8);
+  policy.swap_limit = GiB(16);
+  EXPECT_TRUE(FindBlockers(policy, Config{}, room).empty());
+  policy.swap_limit = GiB(15);
+  const auto blockers = FindBlockers(policy, Config{}, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kSwapLimit));
+  EXPECT_EQ(blockers[0].read, GiB(16).AsDouble());
+  EXPECT_EQ(blockers[0].needed, GiB(15).AsDouble());
+}
+
+TEST(Admission, NothingStartsOnAnOldSampleOrOnNone) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.age = absl::Seconds(2);
+  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
+              testing::ElementsAre(BlockerKind::kStale));
+  room.age = room.max_age;
+  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
+  room.age.reset();
+  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
+              testing::ElementsAre(BlockerKind::kStale));
+}
+
+TEST(Admission, SensorThatCannotBeReadBlocksOnlyWhoNeedsIt) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.host.available.reset();
+  room.host.swap_used.reset();
+  room.host.pressure.reset();
+  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
+  EXPECT_THAT(Kinds(FindBlockers(Declares(GiB(1)), Config{}, room)),
+              testing::ElementsAre(BlockerKind::kStale));
+  room.host.level.reset();
+  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
+              testing::ElementsAre(BlockerKind::kStale));
+}
+
+TEST(Admission, ImpossibleReadingsCountAsUnreadable) {
+  HostSample sample;
+  sample.total = GiB(32);
+  sample.available = GiB(33);
+  sample.level = Percent{140};
+  sample.swap_used = Bytes(-1);
+  sample = Plausible(sample);
+  EXPECT_EQ(sample.total, GiB(32));
+  EXPECT_FALSE(sample.available);
+  EXPECT_FALSE(sample.level);
+  EXPECT_FALSE(sample.swap_used);
+}
+
+TEST(Admission, RequestThatCouldNeverFitIsRefusedWithTheArithmetic) {
+  const HostSample host = Machine(GiB(32), GiB(16)).host;
+  EXPECT_TRUE(CheckCanEverFit(Declares(GiB(28)), Config{}, host).ok());
+  const absl::Status status = CheckCanEverFit(Declares(GiB(29)), Config{}, host);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(ReasonOf(status), kNeverFits);
+  EXPECT_EQ(FieldOf(status), "policy.memory_bytes");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("29 GiB never fits: the machine has 32 GiB"));
+
+  Config pool;
+  pool.memory_pool = GiB(2);
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(Declares(GiB(3)), pool, host)));
+  Policy swap;
+  swap.swap_limit = GiB(4);
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(swap, Config{}, host)));
+}
+
+TEST(Admission, PolicyOutOfRangeNamesItsField) {
+  const auto field = [](const Policy& policy) { return FieldOf(Validate(policy)); };
+  Policy policy;
+  EXPECT_TRUE(Validate(policy).ok());
+  policy.wait_free = Percent{140};
+  EXPECT_EQ(field(policy), "policy.wait_free_percent");
+  policy = Policy{};
+  policy.kill_free = Percent{-1};
+  EXPECT_EQ(field(policy), "policy.kill_free_percent");
+  policy = Policy{};
+  policy.swap_budget = Bytes(-5);
+  EXPECT_EQ(field(policy), "policy.swap_budget_bytes");
+  policy = Policy{};
+  policy.memory = Bytes(-5);
+  EXPECT_EQ(field(policy), "policy.memory_bytes");
+  policy = Policy{};
+  policy.grace = absl::Seconds(-1);
+  EXPECT_EQ(field(policy), "policy.grace_ns");
+  policy = Policy{};
+  policy.priority = 1001;
+  EXPECT_EQ(field(policy), "policy.priority");
+}
+
+}  // namespace
+}  // namespace stageload::core

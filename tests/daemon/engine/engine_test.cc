@@ -1,0 +1,417 @@
+// The engine with a real store, real shims and real processes; only the memory of the machine is
+// made up.
+#include "daemon/engine/engine.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "base/error_reason.h"
+
+namespace stageload::engine {
+namespace {
+
+using core::JobId;
+using core::JobState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kDeadline{20};
+
+// The real machine's processes with a memory that the test sets.
+class SteeredHost : public host::Host {
+ public:
+  absl::StatusOr<core::HostSample> Sample() override {
+    core::HostSample sample;
+    sample.total = GiB(32);
+    sample.available = GiB(32) * (level_ / 100.0);
+    sample.level = Percent{static_cast<double>(level_)};
+    sample.swap_used = Bytes(swap_);
+    return sample;
+  }
+  absl::StatusOr<std::vector<host::Process>> Processes() override { return real_->Processes(); }
+  absl::StatusOr<core::Usage> Usage(const core::ProcessIdentity& identity) override {
+    return real_->Usage(identity);
+  }
+  absl::StatusOr<host::Process> Find(std::int32_t pid) override { return real_->Find(pid); }
+  absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override {
+    return real_->CommandLine(identity);
+  }
+  Instant Clock() override { return real_->Clock(); }
+  const std::string& BootId() override { return real_->BootId(); }
+
+  void SetLevel(int percent) { level_ = percent; }
+  void SetSwap(Bytes used) { swap_ = used.count(); }
+
+ private:
+  std::unique_ptr<host::Host> real_ = host::NewLinuxHost({});
+  std::atomic<int> level_ = 90;
+  std::atomic<std::int64_t> swap_ = 0;
+};
+
+// A value that another thread brings.
+template <typename T>
+class Promised {
+ public:
+  void Set(T value) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    value_.emplace(std::move(value));
+    set_.notify_all();
+  }
+  T Get() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!set_.wait_for(lock, kDeadline, [this] { return value_.has_value(); })) {
+      ADD_FAILURE() << "no answer within 20 s";
+      abort();  // the callback would write to what is gone
+    }
+    return *value_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable set_;
+  std::optional<T> value_;
+};
+
+// One life of a daemon, without its socket.
+class Life {
+ public:
+  Life(const std::string& folder, SteeredHost& host, core::Config config = {})
+      : hub_([](const telemetry::Frame&) { return std::string(); }),
+        jobs_(folder + "/jobs", STAGELOAD_SHIM) {
+    auto store = store::Store::Open(folder + "/stageload.db");
+    EXPECT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    Engine::Options options;
+    options.config = config;
+    engine_ = std::make_unique<Engine>(options, Engine::Parts{&host, store_.get(), &jobs_, &hub_});
+    auto watcher = jobs::ExitWatcher::Create(
+        [this](const core::ProcessIdentity& identity) { engine_->ProcessExited(identity); });
+    EXPECT_TRUE(watcher.ok()) << watcher.status();
+    watcher_ = *std::move(watcher);
+    engine_->SetExitWatcher(watcher_.get());
+    const absl::Status restored = engine_->Restore();
+    EXPECT_TRUE(restored.ok()) << restored;
+    watcher_thread_ = std::thread([this] { watcher_->Run(); });
+    engine_thread_ = std::thread([this] { engine_->Run(); });
+  }
+  ~Life() {
+    engine_->Stop();
+    engine_thread_.join();
+    watcher_->Stop();
+    watcher_thread_.join();
+  }
+
+  Engine& engine() { return *engine_; }
+  store::Store& store() { return *store_; }
+
+  absl::StatusOr<JobView> Submit(std::vector<std::string> argv, core::Policy policy = {}) {
+    SubmitRequest request;
+    request.name = argv[0];
+    request.policy = policy;
+    request.spec.argv = std::move(argv);
+    request.spec.working_directory = "/";
+    request.spec.environment = {"PATH=/usr/bin:/bin"};
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->Submit(std::move(request), [&](auto job) { answer.Set(std::move(job)); });
+    return answer.Get();
+  }
+  absl::StatusOr<JobView> Get(JobId id) {
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->Get(id, [&](auto job) { answer.Set(std::move(job)); });
+    return answer.Get();
+  }
+  absl::StatusOr<JobView> Cancel(JobId id) {
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->Cancel(id, [&](auto job) { answer.Set(std::move(job)); });
+    return answer.Get();
+  }
+  absl::StatusOr<JobView> Guard(pid_t pid, core::Policy policy = {}) {
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->Guard({"guarded", "guarded", policy, pid}, [&](auto job) { answer.Set(job); });
+    return answer.Get();
+  }
+  absl::StatusOr<JobView> ReportExit(JobId id, core::Outcome outcome) {
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->ReportExit(id, outcome, [&](auto job) { answer.Set(job); });
+    return answer.Get();
+  }
+  // Watches until the job is in `state` or in an end state.
+  absl::StatusOr<JobView> WaitFor(JobId id, JobState state) {
+    auto answer = std::make_shared<Promised<absl::StatusOr<JobView>>>();
+    const Engine::WatchToken token = engine_->NewWatchToken();
+    engine_->Watch(token, id, [answer, state](absl::StatusOr<JobView> job) {
+      if (!job.ok() || job->record.state == state || core::IsEnd(job->record.state)) {
+        answer->Set(std::move(job));
+      }
+    });
+    auto job = answer->Get();
+    engine_->Unwatch(token);
+    return job;
+  }
+  absl::StatusOr<JobView> WaitForEnd(JobId id) { return WaitFor(id, JobState::kUnknown); }
+
+ private:
+  telemetry::Hub hub_;
+  jobs::Jobs jobs_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<jobs::ExitWatcher> watcher_;
+  std::thread engine_thread_;
+  std::thread watcher_thread_;
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() {
+    std::string folder = testing::TempDir() + "/engine.XXXXXX";
+    EXPECT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  ~EngineTest() override { std::filesystem::remove_all(folder_); }
+
+  static pid_t Spawn(std::vector<std::string> argv) {
+    std::vector<char*> words;
+    for (std::string& word : argv) words.push_back(word.data());
+    words.push_back(nullptr);
+    pid_t pid = 0;
+    EXPECT_EQ(posix_spawnp(&pid, words[0], nullptr, nullptr, words.data(), environ), 0);
+    return pid;
+  }
+
+  std::string folder_;
+  SteeredHost host_;
+};
+
+TEST_F(EngineTest, SubmittedJobRunsAndEndsWithItsOwnCode) {
+  Life life(folder_, host_);
+  const auto job = life.Submit({"sh", "-c", "exit 7"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto end = life.WaitForEnd(job->record.id);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->record.state, JobState::kFailed);
+  EXPECT_EQ(end->record.outcome.exit_code, 7);
+  const auto got = life.Get(job->record.id);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->record.state, JobState::kFailed);
+  EXPECT_THAT(got->folder, HasSubstr("/jobs/1"));
+}
+
+TEST_F(EngineTest, WatcherOfAJobSeesEachStateOnceAndTheEndLast) {
+  host_.SetLevel(20);
+  Life life(folder_, host_);
+  const auto job = life.Submit({"sh", "-c", "exit 0"});
+  ASSERT_TRUE(job.ok());
+  std::mutex mutex;
+  std::vector<JobState> states;
+  Promised<bool> pending, ended;
+  life.engine().Watch(life.engine().NewWatchToken(), job->record.id, [&](auto view) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ASSERT_TRUE(view.ok());
+    if (states.empty() || states.back() != view->record.state) {
+      states.push_back(view->record.state);
+    }
+    if (view->record.state == JobState::kPending) {
+      EXPECT_EQ(view->queue_position, 1);
+      EXPECT_EQ(view->blockers.at(0).kind, core::BlockerKind::kLevel);
+      pending.Set(true);
+    }
+    if (core::IsEnd(view->record.state)) ended.Set(true);
+  });
+  pending.Get();
+  host_.SetLevel(90);
+  ended.Get();
+  const std::lock_guard<std::mutex> lock(mutex);
+  EXPECT_THAT(states, ElementsAre(JobState::kPending, JobState::kRunning, JobState::kCompleted));
+}
+
+TEST_F(EngineTest, CancelEndsAWholeTreeAndSaysSo) {
+  Life life(folder_, host_);
+  const auto job = life.Submit({"sh", "-c", "trap '' TERM; sleep 600 & sleep 600 & wait; wait"},
+                               {.grace = absl::Milliseconds(300)});
+  ASSERT_TRUE(job.ok());
+  ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
+  ASSERT_TRUE(life.Cancel(job->record.id).ok());
+  ASSERT_TRUE(life.Cancel(job->record.id).ok()) << "twice is one stop";
+  const auto end = life.WaitForEnd(job->record.id);
+  EXPECT_EQ(end->record.state, JobState::kCancelled);
+  const auto again = life.Cancel(job->record.id);
+  EXPECT_EQ(ReasonOf(again.status()), kJobEnded);
+  EXPECT_EQ(ReasonOf(life.Cancel(JobId{99}).status()), kJobNotFound);
+}
+
+TEST_F(EngineTest, JobOverItsSwapBudgetIsStoppedWithTheFigures) {
+  Life life(folder_, host_);
+  core::Policy policy;
+  policy.swap_budget = MiB(64);
+  const auto job = life.Submit({"sleep", "600"}, policy);
+  ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
+  host_.SetSwap(MiB(65));
+  const auto end = life.WaitForEnd(job->record.id);
+  EXPECT_EQ(end->record.state, JobState::kOutOfMemory);
+  EXPECT_EQ(end->record.reason, core::Reason::kSwapBudget);
+  EXPECT_THAT(end->record.reason_text,
+              HasSubstr("swap charge 65 MiB is over the budget of 64 MiB"));
+}
+
+TEST_F(EngineTest, StoreThatCannotBeWrittenRefusesTheSubmitAndRunsNothing) {
+  Life life(folder_, host_);
+  SQLite::Database vandal(folder_ + "/stageload.db", SQLite::OPEN_READWRITE);
+  vandal.setBusyTimeout(5000);
+  vandal.exec("ALTER TABLE jobs RENAME TO jobs_away");
+  const std::string proof = folder_ + "/ran";
+  const auto job = life.Submit({"touch", proof});
+  EXPECT_TRUE(absl::IsUnavailable(job.status())) << job.status();
+  vandal.exec("ALTER TABLE jobs_away RENAME TO jobs");
+  const auto next = life.Submit({"true"});
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(life.WaitForEnd(next->record.id)->record.state, JobState::kCompleted);
+  EXPECT_FALSE(std::filesystem::exists(proof));
+}
+
+TEST_F(EngineTest, WaitingJobOutlivesTheDaemonAndRunsOnce) {
+  host_.SetLevel(20);
+  const std::string proof = folder_ + "/runs";
+  JobId id{};
+  {
+    Life life(folder_, host_);
+    const auto job = life.Submit({"sh", "-c", "echo ran >> " + proof});
+    ASSERT_TRUE(job.ok());
+    id = job->record.id;
+  }
+  host_.SetLevel(90);
+  Life life(folder_, host_);
+  EXPECT_EQ(life.WaitForEnd(id)->record.state, JobState::kCompleted);
+  std::ifstream runs(proof);
+  std::string line, rest;
+  EXPECT_TRUE(std::getline(runs, line));
+  EXPECT_FALSE(std::getline(runs, rest));
+}
+
+TEST_F(EngineTest, RunningJobIsFoundAgainWithItsReservation) {
+  JobId id{};
+  core::Policy policy;
+  policy.memory = GiB(20);
+  const std::string go = folder_ + "/go";
+  {
+    Life life(folder_, host_);
+    const auto job =
+        life.Submit({"sh", "-c", "while [ ! -e " + go + " ]; do sleep 0.05; done; exit 3"}, policy);
+    id = job->record.id;
+    ASSERT_TRUE(life.WaitFor(id, JobState::kRunning).ok());
+  }
+  Life life(folder_, host_);
+  EXPECT_EQ(life.Get(id)->record.state, JobState::kRunning);
+  const auto second = life.Submit({"true"}, policy);
+  EXPECT_EQ(second->record.state, JobState::kPending) << "its 20 GiB are still spoken for";
+  std::ofstream(go) << "go";
+  const auto end = life.WaitForEnd(id);
+  EXPECT_EQ(end->record.state, JobState::kFailed);
+  EXPECT_EQ(end->record.outcome.exit_code, 3);
+  EXPECT_EQ(life.WaitForEnd(second->record.id)->record.state, JobState::kCompleted);
+}
+
+TEST_F(EngineTest, JobThatEndedWhileNoDaemonWasThereHasItsCode) {
+  JobId id{};
+  const std::string go = folder_ + "/go";
+  {
+    Life life(folder_, host_);
+    const auto job =
+        life.Submit({"sh", "-c", "while [ ! -e " + go + " ]; do sleep 0.05; done; exit 7"});
+    id = job->record.id;
+    ASSERT_TRUE(life.WaitFor(id, JobState::kRunning).ok());
+  }
+  std::ofstream(go) << "go";
+  const jobs::Jobs jobs(folder_ + "/jobs", STAGELOAD_SHIM);
+  const auto give_up = std::chrono::steady_clock::now() + kDeadline;
+  while (jobs.Inspect(id)->state != jobs::Found::State::kEnded) {
+    ASSERT_LT(std::chrono::steady_clock::now(), give_up);
+    std::this_thread::yield();
+  }
+  Life life(folder_, host_);
+  const auto end = life.Get(id);
+  EXPECT_EQ(end->record.state, JobState::kFailed);
+  EXPECT_EQ(end->record.outcome.exit_code, 7);
+}
+
+TEST_F(EngineTest, GuardedCommandIsWatchedAndItsParentSaysHowItEnded) {
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"sleep", "600"});
+  const auto job = life.Guard(pid);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->record.root->pid, pid);
+  ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  ASSERT_TRUE(life.ReportExit(job->record.id, {{}, SIGKILL, {}}).ok());
+  const auto end = life.WaitForEnd(job->record.id);
+  EXPECT_EQ(end->record.state, JobState::kFailed);
+  EXPECT_EQ(end->record.outcome.signal, SIGKILL);
+}
+
+TEST_F(EngineTest, GuardThatDiesLeavesItsCommandUnderWatchAndItsEndIsUnknown) {
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"sleep", "600"});
+  core::Policy policy;
+  policy.swap_budget = MiB(64);
+  const auto job = life.Guard(pid, policy);
+  ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
+  life.engine().WithdrawGuard(job->record.id);
+  EXPECT_EQ(life.Get(job->record.id)->record.state, JobState::kRunning);
+  kill(pid, SIGKILL);
+  const auto end = life.WaitForEnd(job->record.id);
+  EXPECT_EQ(end->record.state, JobState::kUnknown);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(EngineTest, WaitingGuardIsTakenBackWhenItsCallerOrItsCommandGoes) {
+  host_.SetLevel(20);
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"sleep", "600"});
+  const auto job = life.Guard(pid);
+  EXPECT_EQ(job->record.state, JobState::kPending);
+  life.engine().WithdrawGuard(job->record.id);
+  EXPECT_EQ(life.WaitForEnd(job->record.id)->record.reason, core::Reason::kClientGone);
+
+  const auto second = life.Guard(pid);
+  EXPECT_EQ(second->record.state, JobState::kPending);
+  kill(pid, SIGKILL);
+  EXPECT_EQ(life.WaitForEnd(second->record.id)->record.reason, core::Reason::kClientGone);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(EngineTest, GuardOfNoProcessIsRefused) {
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"true"});
+  waitpid(pid, nullptr, 0);
+  const auto job = life.Guard(pid);
+  EXPECT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
+}
+
+TEST_F(EngineTest, StopTellsEveryWatcherAtOnce) {
+  host_.SetLevel(20);
+  auto life = std::make_unique<Life>(folder_, host_);
+  const auto job = life->Submit({"true"});
+  Promised<absl::Status> told;
+  Promised<bool> first;
+  life->engine().Watch(life->engine().NewWatchToken(), job->record.id,
+                       [&](auto view) { view.ok() ? first.Set(true) : told.Set(view.status()); });
+  first.Get();
+  life.reset();
+  EXPECT_EQ(ReasonOf(told.Get()), kShuttingDown);
+}
+
+}  // namespace
+}  // namespace stageload::engine

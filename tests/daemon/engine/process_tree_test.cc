@@ -1,0 +1,118 @@
+// Which processes belong to which client.
+#include "daemon/engine/process_tree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stageload::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr core::JobId kA{1};
+constexpr core::JobId kB{2};
+
+// Each process started at the tick of its pid, unless said.
+host::Process Proc(std::int32_t pid, std::int32_t parent, std::int32_t session = 1,
+                   char state = 'S') {
+  host::Process process;
+  process.identity = {pid, static_cast<std::uint64_t>(pid)};
+  process.parent = parent;
+  process.session = session;
+  process.state = state;
+  return process;
+}
+
+std::vector<std::int32_t> Pids(const std::vector<core::ProcessIdentity>& members) {
+  std::vector<std::int32_t> pids;
+  for (const core::ProcessIdentity& member : members) pids.push_back(member.pid);
+  return pids;
+}
+
+TEST(ProcessTree, HoldsTheRootAndAllThatDescendFromIt) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1), Proc(11, 10), Proc(12, 11), Proc(13, 1)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 11, 12));
+}
+
+TEST(ProcessTree, ShimIsNotAMemberButItsSessionIs) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
+  tree.Update({Proc(1, 0), Proc(10, 1, 10), Proc(11, 10, 10), Proc(12, 1, 10), Proc(13, 1, 13)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 12));
+}
+
+TEST(ProcessTree, MemberStaysOneAfterItsParentIsGone) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1), Proc(11, 10)});
+  // 11 was given to init, left the session, and has a child; the root is gone.
+  tree.Update({Proc(1, 0), Proc(11, 1, 11), Proc(14, 11, 11)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 14));
+}
+
+TEST(ProcessTree, PidThatIsUsedAgainIsNobody) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1), Proc(11, 10)});
+  host::Process again = Proc(11, 1);
+  again.identity.start = 99;
+  tree.Update({Proc(1, 0), Proc(10, 1), again});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10));
+  host::Process root_again = Proc(10, 1);
+  root_again.identity.start = 98;
+  tree.Update({Proc(1, 0), root_again});
+  EXPECT_THAT(tree.MembersOf(kA), IsEmpty());
+}
+
+TEST(ProcessTree, ProcessOlderThanItsParentIsNotItsChild) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  host::Process older = Proc(11, 10);
+  older.identity.start = 5;
+  tree.Update({Proc(1, 0), Proc(10, 1), older});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10));
+}
+
+TEST(ProcessTree, ZombieHoldsNothingButItsChildrenDo) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1), Proc(11, 10, 1, 'Z'), Proc(12, 11)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 12));
+}
+
+TEST(ProcessTree, NestedGuardBelongsToTheNearerRoot) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
+  tree.Add(kB, {12, 12}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1, 10), Proc(11, 10, 10), Proc(12, 11, 10), Proc(13, 12, 10)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11));
+  EXPECT_THAT(Pids(tree.MembersOf(kB)), ElementsAre(12, 13));
+}
+
+TEST(ProcessTree, TableWithALoopOfParentsEnds) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  host::Process one = Proc(20, 21);
+  host::Process two = Proc(21, 20);
+  one.identity.start = two.identity.start = 7;
+  tree.Update({Proc(10, 1), one, two});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10));
+}
+
+TEST(ProcessTree, RemovedClientIsForgotten) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(10, 1), Proc(11, 10)});
+  EXPECT_EQ(tree.ClientOfRoot({10, 10}), kA);
+  tree.Remove(kA);
+  EXPECT_TRUE(tree.empty());
+  EXPECT_EQ(tree.ClientOfRoot({10, 10}), std::nullopt);
+  tree.Update({Proc(10, 1), Proc(11, 10)});
+  EXPECT_THAT(tree.MembersOf(kA), IsEmpty());
+}
+
+}  // namespace
+}  // namespace stageload::engine
