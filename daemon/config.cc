@@ -1,12 +1,11 @@
 #include "daemon/config.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
@@ -100,19 +99,34 @@ absl::StatusOr<core::Config> FromTable(const std::string& path, const toml::tabl
   return config;
 }
 
+// NotFound only when there is no such file.
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr && errno == ENOENT) return absl::NotFoundError(path);
+  std::string text;
+  bool failed = file == nullptr;
+  if (file != nullptr) {
+    char buffer[4096];
+    std::size_t count = 0;
+    while ((count = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, count);
+    failed = std::ferror(file) != 0;  // errno is that of read(2), such as EISDIR
+  }
+  const int error = errno;
+  if (file != nullptr) std::fclose(file);
+  if (failed) {
+    return absl::InvalidArgumentError(absl::StrCat("read ", path, ": ", std::strerror(error)));
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<core::Config> LoadConfig(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path);
-  if (!file && errno == ENOENT) return core::Config{};
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf(), file.good() || file.eof())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("read ", path, ": ", errno != 0 ? std::strerror(errno) : "failed"));
-  }
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status())) return core::Config{};
+  if (!text.ok()) return text.status();
   try {
-    return FromTable(path, toml::parse(text.str(), path));
+    return FromTable(path, toml::parse(*text, path));
   } catch (const toml::parse_error& error) {
     return At(path, error.source(), std::string(error.description()));
   }
