@@ -1,0 +1,112 @@
+// stageloadctl: builds the command line and runs the one command that was named. Called as
+// `stageload` it is the same program.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/command_line.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/invocation.h"
+
+namespace stageload::ctl {
+
+int UsageError(const Invocation& invocation, const CLI::App& command, const std::string& what) {
+  Note(what);
+  const std::string name = command.get_parent() == nullptr ? "" : command.get_name() + " ";
+  Note(absl::StrCat("see ", invocation.program, " ", name, "--help"));
+  return kExitUsage;
+}
+
+namespace {
+
+constexpr char kFooter[] =
+    "Exit codes: the command's own; 128+n if signal n ended it; 3 stopped by a budget or low\n"
+    "memory; 4 no room before the start timeout; 127/126 the command is missing/cannot be\n"
+    "executed; 2 wrong usage; 69 no daemon; 1 everything else.\n"
+    "Sizes: 8G, 512M, 1.5GiB (binary; a bare number is bytes). Durations: 500ms, 90s, 30m, 2h, 1d.";
+
+std::string BaseName(const char* path) {
+  const std::string name(path == nullptr ? "stageloadctl" : path);
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string::npos ? name : name.substr(slash + 1);
+}
+
+void AddCommands(CLI::App& app, Invocation& invocation) {
+  AddGuard(app, invocation);
+  AddSubmit(app, invocation);
+  AddRun(app, invocation);
+  AddQueue(app, invocation);
+  AddShow(app, invocation);
+  AddLogs(app, invocation);
+  AddWait(app, invocation);
+  AddCancel(app, invocation);
+  AddStatus(app, invocation);
+  AddWatch(app, invocation);
+  AddDaemon(app, invocation);
+  AddVersion(app, invocation);
+}
+
+void AddGlobalOptions(CLI::App& app, Invocation& invocation, bool& no_autostart) {
+  app.add_option("--socket", invocation.connect.socket,
+                 "the daemon's socket (STAGELOAD_SOCKET, or in STAGELOAD_HOME)")
+      ->type_name("PATH");
+  app.add_flag("--no-autostart", no_autostart,
+               "do not start a daemon when none answers (also STAGELOAD_NO_AUTOSTART=1)");
+}
+
+bool AutostartForbidden() {
+  const char* value = std::getenv("STAGELOAD_NO_AUTOSTART");
+  return value != nullptr && *value != '\0' && std::string(value) != "0";
+}
+
+// The deepest command that was named, whose --help explains the error.
+const CLI::App& Named(const CLI::App& app) {
+  const std::vector<CLI::App*> named = const_cast<CLI::App&>(app).get_subcommands();
+  return named.empty() ? app : *named.front();
+}
+
+int Run(int argc, char** argv) {
+  Invocation invocation;
+  invocation.program = BaseName(argc > 0 ? argv[0] : nullptr);
+  CLI::App app("Queues and guards commands that need much memory.", invocation.program);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(kFooter);
+  bool no_autostart = false;
+  AddGlobalOptions(app, invocation, no_autostart);
+  AddCommands(app, invocation);
+
+  CommandLine line = Split(app, invocation.takers,
+                           std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  invocation.command = std::move(line.command);
+  try {
+    // CLI11 takes the words from the back.
+    app.parse(std::vector<std::string>(line.ours.rbegin(), line.ours.rend()));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return UsageError(invocation, Named(app), error.what());
+  }
+  invocation.connect.autostart = !no_autostart && !AutostartForbidden();
+  return invocation.action();
+}
+
+}  // namespace
+}  // namespace stageload::ctl
+
+int main(int argc, char** argv) {
+  try {
+    const int code = stageload::ctl::Run(argc, argv);
+    std::fflush(stdout);
+    // Nothing is left to do, and taking a gRPC library down costs milliseconds.
+    std::_Exit(code);
+  } catch (const std::exception& error) {
+    stageload::ctl::Note(error.what());
+    return stageload::ctl::kExitOther;
+  }
+}

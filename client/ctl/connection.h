@@ -1,0 +1,56 @@
+// The way to the daemon: one connected socket, one channel over it.
+//
+// The socket is connected by us and handed to gRPC: that takes a millisecond off every command,
+// tells "no daemon" (start one) from every other error, and needs no resolver or load balancer.
+//
+// Threading: Connect before threads that need the environment; a Connection may be used from any
+// thread.
+#ifndef STAGELOAD_CLIENT_CTL_CONNECTION_H_
+#define STAGELOAD_CLIENT_CTL_CONNECTION_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/paths.h"
+#include "client/ctl/unique_fd.h"
+#include "stageload/v1/admin_service.pb.h"
+
+namespace stageload::ctl {
+
+// GetVersionResponse.api_level that this program was built for.
+inline constexpr int kApiLevel = 1;
+
+// How long a call that only asks or tells may take.
+inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+
+struct ConnectOptions {
+  std::string socket;     // --socket; empty is the environment's
+  bool autostart = true;  // start a daemon when none answers
+};
+
+struct Connection {
+  std::shared_ptr<grpc::Channel> channel;
+  v1::GetVersionResponse version;  // of the daemon
+  std::string socket;
+};
+
+// The paths with --socket put in, made absolute.
+absl::StatusOr<Paths> PathsFor(const ConnectOptions& options);
+
+// A connected, non-blocking socket. NotFound when nothing listens at `path`.
+absl::StatusOr<UniqueFd> Dial(const std::string& path);
+
+// Connects and asks for the version; starts a daemon first where that is wanted and needed. A
+// daemon of another API level is told on stderr. Unavailable when there is none.
+absl::StatusOr<Connection> Connect(const ConnectOptions& options);
+
+void SetTimeout(grpc::ClientContext& context, absl::Duration timeout = kCallTimeout);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_CONNECTION_H_

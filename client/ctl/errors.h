@@ -1,0 +1,28 @@
+// From a failed call to one line and an exit code.
+//
+// Threading: pure functions, but for Fail and Note, which write to stderr.
+#ifndef STAGELOAD_CLIENT_CTL_ERRORS_H_
+#define STAGELOAD_CLIENT_CTL_ERRORS_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace stageload::ctl {
+
+// The call's status with the daemon's ErrorInfo.reason and field attached (base/error_reason.h).
+absl::Status FromGrpc(const grpc::Status& status);
+
+// 2 for what the user asked wrongly, 4 for ADMISSION_TIMEOUT, 69 when there is no daemon or it went
+// away, else 1.
+int ExitCodeOf(const absl::Status& status);
+
+// "stageload: <text>" as one line on stderr, in one write; control characters are shown as '?'.
+void Note(const std::string& text);
+
+// Says why on stderr; returns the exit code.
+int Fail(const absl::Status& status);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_ERRORS_H_

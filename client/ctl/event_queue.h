@@ -1,0 +1,67 @@
+// What can happen to a guard, in one queue for its one deciding thread.
+//
+// Threading: Push from any thread, Pop from one.
+#ifndef STAGELOAD_CLIENT_CTL_EVENT_QUEUE_H_
+#define STAGELOAD_CLIENT_CTL_EVENT_QUEUE_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "stageload/v1/job.pb.h"
+
+namespace stageload::ctl {
+
+struct ChildChanged {
+  int wait_status;
+};
+struct Signalled {
+  int number;
+};
+struct Answered {
+  v1::Job job;
+};
+struct CallEnded {
+  absl::Status status;
+};
+using GuardEvent = std::variant<ChildChanged, Signalled, Answered, CallEnded>;
+
+class EventQueue {
+ public:
+  void Push(GuardEvent event) {
+    {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    wake_.notify_one();
+  }
+
+  // Nothing when `timeout` passes first.
+  std::optional<GuardEvent> Pop(absl::Duration timeout) {
+    std::unique_lock lock(mutex_);
+    const auto some = [this] { return !events_.empty(); };
+    if (timeout == absl::InfiniteDuration()) {
+      wake_.wait(lock, some);
+    } else if (!wake_.wait_for(lock, absl::ToChronoMilliseconds(timeout), some)) {
+      return std::nullopt;
+    }
+    GuardEvent event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<GuardEvent> events_;
+};
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_EVENT_QUEUE_H_

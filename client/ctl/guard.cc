@@ -1,0 +1,65 @@
+// stageloadctl guard: waits for room, runs a command here, and has it stopped when it goes over its
+// budget.
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "client/ctl/command_path.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/guard_run.h"
+#include "client/ctl/held_child.h"
+#include "client/ctl/invocation.h"
+#include "client/ctl/options.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr absl::Duration kDefaultStartTimeout = absl::Minutes(30);
+
+int Guard(const Invocation& invocation, const CLI::App& command, const AdmissionOptions& options) {
+  if (invocation.command.empty() || invocation.command.front().empty()) {
+    return UsageError(invocation, command, "no command given");
+  }
+  absl::StatusOr<v1::Policy> policy = ToPolicy(options);
+  if (!policy.ok()) return UsageError(invocation, command, std::string(policy.status().message()));
+  if (!policy->has_start_timeout_ns()) {
+    policy->set_start_timeout_ns(absl::ToInt64Nanoseconds(kDefaultStartTimeout));
+  }
+  const char* path = std::getenv("PATH");
+  const absl::StatusOr<std::string> found =
+      FindCommand(invocation.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
+  if (!found.ok()) {
+    Note(std::string(found.status().message()));
+    return absl::IsNotFound(found.status()) ? kExitNotFound : kExitNotExecutable;
+  }
+  absl::StatusOr<HeldChild> child = HeldChild::Fork(invocation.command);
+  if (!child.ok()) return Fail(child.status());
+  // From here on, since the command must have it as it was: our stderr may be a pipe that closes,
+  // and that must not take the guard from the command.
+  std::signal(SIGPIPE, SIG_IGN);
+  return GuardRun(*std::move(child), invocation.command, *policy, options.name)
+      .Run(invocation.connect);
+}
+
+}  // namespace
+
+void AddGuard(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "guard",
+      "wait for room, run a command here, stop it over its budget: guard [OPTIONS] -- COMMAND "
+      "[ARG...]");
+  const auto options = std::make_shared<AdmissionOptions>();
+  AddAdmissionOptions(*command, *options, "30m");
+  command->footer(
+      "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"
+      "command first, then exit 128+n. If this process is killed, the daemon goes on watching the\n"
+      "command.");
+  invocation.takers.push_back(command);
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Guard(invocation, *command, *options); };
+  });
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,308 @@
+// The guard's loop.
+#include "client/ctl/guard_run.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/text.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/outcome.h"
+#include "client/ctl/signals.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr absl::Duration kDefaultGrace = absl::Seconds(5);  // policy.proto
+// After the command's end, for the daemon's last word: it has to commit it, and with children of
+// the command still being stopped also to wait out their grace time.
+constexpr absl::Duration kVerdictTimeout = absl::Seconds(2);
+// How often a group is looked at whose leader has ended; nobody tells us of its other members.
+constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
+
+absl::Duration GraceOf(const v1::Policy& policy) {
+  return policy.has_grace_ns() ? absl::Nanoseconds(policy.grace_ns()) : kDefaultGrace;
+}
+
+bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
+
+// Stops this process and its group as Ctrl-Z would have, had the command not been in a group of its
+// own; so the shell takes the terminal. Returns when somebody continues us, or at once where no
+// shell would (an orphaned group is not stopped).
+void StopOurGroup() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  struct sigaction before {};
+  sigaction(SIGTSTP, &standard, &before);
+  (void)kill(0, SIGTSTP);
+  sigaction(SIGTSTP, &before, nullptr);
+}
+
+}  // namespace
+
+GuardRun::GuardRun(HeldChild child, std::vector<std::string> argv, const v1::Policy& policy,
+                   std::string name)
+    : child_(std::move(child)), argv_(std::move(argv)), policy_(policy), name_(std::move(name)) {}
+
+int GuardRun::Run(const ConnectOptions& connect) {
+  const SignalEvents signals({SIGINT, SIGTERM, SIGHUP, SIGTSTP},
+                             [this](int number) { events_.Push(Signalled{number}); });
+  std::thread watcher([this] { WatchChild(); });
+  const absl::StatusOr<Connection> connection = Connect(connect);
+  std::optional<int> code;
+  if (connection.ok()) {
+    connection_ = &*connection;
+    GuardCall call(
+        *connection, Request(), [this](v1::Job job) { events_.Push(Answered{std::move(job)}); },
+        [this](absl::Status status) { events_.Push(CallEnded{std::move(status)}); });
+    code = AwaitRoom();
+    if (!code) {
+      AwaitCommand();
+      AwaitVerdict();
+      code = ExitCode();
+    }
+  } else {
+    code = Fail(connection.status());
+  }
+  child_.Discard();
+  watcher.join();
+  return *code;
+}
+
+void GuardRun::WatchChild() {
+  while (true) {
+    int status = 0;
+    if (waitpid(child_.pid(), &status, WUNTRACED) < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    events_.Push(ChildChanged{status});
+    if (!WIFSTOPPED(status)) return;
+  }
+}
+
+v1::GuardRequest GuardRun::Request() const {
+  v1::GuardRequest request;
+  request.set_pid(child_.pid());
+  for (const std::string& word : argv_) request.add_arguments(word);
+  request.set_name(name_);
+  *request.mutable_policy() = policy_;
+  return request;
+}
+
+// ---- Waiting for room ----
+
+std::optional<int> GuardRun::AwaitRoom() {
+  while (true) {
+    const std::optional<GuardEvent> event = events_.Pop(absl::InfiniteDuration());
+    if (const auto* answered = std::get_if<Answered>(&*event)) {
+      job_ = answered->job;
+      if (job_.state() == v1::JOB_STATE_PENDING) {
+        progress_.Waiting(job_);
+        continue;
+      }
+      progress_.Clear();
+      if (IsEnd(job_.state())) return TellNoRoom();
+      LetGo();
+      OnAnswer(job_);  // it may be STOPPING already
+      return std::nullopt;
+    }
+    if (const auto* ended = std::get_if<CallEnded>(&*event)) {
+      progress_.Clear();
+      if (!ended->status.ok()) return Fail(ended->status);
+      return Fail(absl::UnavailableError("the daemon ended the call before there was room"));
+    }
+    if (const auto* signalled = std::get_if<Signalled>(&*event)) {
+      if (signalled->number == SIGTSTP) {
+        progress_.Clear();
+        StopOurGroup();
+        continue;
+      }
+      progress_.Clear();
+      return ExitOfSignal(signalled->number);
+    }
+    if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
+      if (WIFSTOPPED(changed->wait_status)) continue;
+      progress_.Clear();
+      Note("the command's process was ended while it waited for room");
+      return std::max(ExitCodeOfWait(changed->wait_status), kExitOther);
+    }
+  }
+}
+
+std::optional<int> GuardRun::TellNoRoom() {
+  if (job_.state() != v1::JOB_STATE_NO_ROOM) {
+    Note(EndLine(job_));
+    return std::max(ExitCodeOf(job_), kExitOther);
+  }
+  Note(absl::StrCat("no room: ", ReasonLine(job_)));
+  for (const std::string& blocker : progress_.Last()) Note(absl::StrCat("  ", blocker));
+  return kExitNoRoom;
+}
+
+// ---- Running ----
+
+void GuardRun::LetGo() {
+  if (terminal_.Interactive() && terminal_.Ours()) terminal_.Give(child_.pid());
+  start_errno_ = child_.LetGo();
+  if (start_errno_ != 0) {
+    Note(absl::StrCat("cannot run ", argv_.front(), ": ", std::strerror(start_errno_)));
+  }
+}
+
+void GuardRun::AwaitCommand() {
+  while (!CommandEnded()) {
+    const std::optional<GuardEvent> event = events_.Pop(NextTimeout());
+    if (absl::Now() >= escalate_at_) Escalate();
+    if (!event) continue;
+    if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
+    if (const auto* ended = std::get_if<CallEnded>(&*event)) OnCallEnded(ended->status);
+    if (const auto* signalled = std::get_if<Signalled>(&*event)) OnSignal(signalled->number);
+    if (const auto* changed = std::get_if<ChildChanged>(&*event)) OnChild(changed->wait_status);
+  }
+  if (WIFSIGNALED(*child_status_)) {
+    terminal_.TakeBackWithModes();
+  } else {
+    terminal_.TakeBack();
+  }
+}
+
+// When we were asked to end, nothing of the command's group may be left; else only the command
+// itself counts, as in a shell.
+bool GuardRun::CommandEnded() const {
+  if (!child_status_) return false;
+  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0;
+}
+
+absl::Duration GuardRun::NextTimeout() const {
+  const absl::Duration until = std::max(escalate_at_ - absl::Now(), absl::ZeroDuration());
+  return child_status_ ? std::min(until, kGroupPoll) : until;
+}
+
+void GuardRun::OnAnswer(v1::Job job) {
+  job_ = std::move(job);
+  const bool stopping = job_.state() == v1::JOB_STATE_STOPPING ||
+                        job_.state() == v1::JOB_STATE_OUT_OF_MEMORY ||
+                        job_.state() == v1::JOB_STATE_CANCELLED;
+  if (!stopping || told_stop_) return;
+  told_stop_ = true;
+  Note(absl::StrCat("stopped: ", ReasonLine(job_)));
+}
+
+void GuardRun::OnCallEnded(const absl::Status& status) {
+  call_ended_ = true;
+  if (IsEnd(job_.state()) || child_status_) return;
+  Note(absl::StrCat("the daemon went away",
+                    status.ok() ? "" : absl::StrCat(" (", std::string(status.message()), ")"),
+                    "; the command runs on without its budget"));
+}
+
+void GuardRun::OnChild(int wait_status) {
+  if (WIFSTOPPED(wait_status)) {
+    OnChildStopped(WSTOPSIG(wait_status));
+    return;
+  }
+  child_status_ = wait_status;
+}
+
+void GuardRun::OnChildStopped(int signal) {
+  if (!StopsUs(signal)) return;  // SIGSTOP is between the command and who sent it
+  if (signal != SIGTSTP && !terminal_.given() && terminal_.Ours()) {
+    // It only needs the terminal, which we kept for a pager that seems to need it less.
+    terminal_.Give(child_.pid());
+    (void)kill(-child_.pid(), SIGCONT);
+    return;
+  }
+  const bool had_terminal = terminal_.given();
+  terminal_.TakeBack();
+  StopOurGroup();
+  if (had_terminal && terminal_.Ours()) terminal_.Give(child_.pid());
+  (void)kill(-child_.pid(), SIGCONT);
+}
+
+// Ctrl-Z stops the command, whose stop then stops us; everything else ends it, and what comes a
+// second time goes a step further.
+void GuardRun::OnSignal(int number) {
+  if (number == SIGTSTP) {
+    (void)kill(-child_.pid(), SIGTSTP);
+    return;
+  }
+  if (interrupted_ == 0) {
+    interrupted_ = number;
+    next_signal_ = number;
+  }
+  Escalate();
+}
+
+// The signal that we got, then SIGTERM, then SIGKILL, a grace time apart.
+void GuardRun::Escalate() {
+  (void)kill(-child_.pid(), next_signal_);
+  (void)kill(-child_.pid(), SIGCONT);  // or a stopped one would not see it
+  if (next_signal_ == SIGKILL) {
+    escalate_at_ = absl::Now() + kGroupPoll;  // until it is gone
+    return;
+  }
+  next_signal_ = next_signal_ == SIGTERM ? SIGKILL : SIGTERM;
+  escalate_at_ = absl::Now() + GraceOf(policy_);
+}
+
+// ---- After its end ----
+
+void GuardRun::Report() {
+  v1::ReportExitRequest request;
+  request.set_id(job_.id());
+  if (WIFSIGNALED(*child_status_)) {
+    request.set_signal(WTERMSIG(*child_status_));
+  } else {
+    request.set_exit_code(WEXITSTATUS(*child_status_));
+  }
+  if (start_errno_ != 0) request.set_start_errno(start_errno_);
+  // FAILED_PRECONDITION: the daemon saw the end before we told it. Without a daemon there is nobody
+  // to tell, and the code is the command's all the same.
+  (void)ReportExit(*connection_, request);
+}
+
+void GuardRun::AwaitVerdict() {
+  if (call_ended_ && !IsEnd(job_.state())) return;
+  Report();
+  absl::Time until = absl::Now() + kVerdictTimeout;
+  if (told_stop_) until += GraceOf(policy_);
+  while (!IsEnd(job_.state()) && !call_ended_) {
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) return;
+    const std::optional<GuardEvent> event = events_.Pop(left);
+    if (!event) return;
+    if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
+    if (std::holds_alternative<CallEnded>(*event)) call_ended_ = true;
+    // A user who is asked to wait for the daemon's word may leave.
+    if (const auto* signalled = std::get_if<Signalled>(&*event)) {
+      if (signalled->number == SIGTSTP) continue;
+      if (interrupted_ == 0) interrupted_ = signalled->number;
+      return;
+    }
+  }
+}
+
+int GuardRun::ExitCode() const {
+  if (interrupted_ != 0) return ExitOfSignal(interrupted_);
+  switch (job_.reason()) {
+    case v1::REASON_SWAP_BUDGET:
+    case v1::REASON_SWAP_LIMIT:
+    case v1::REASON_LOW_MEMORY:
+      return kExitOutOfMemory;
+    case v1::REASON_CANCELLED:
+      return kExitOther;
+    default:
+      return ExitCodeOfWait(*child_status_);
+  }
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,47 @@
+// One call of the program: what main.cc gives to every command and what a command gives back.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_INVOCATION_H_
+#define STAGELOAD_CLIENT_CTL_INVOCATION_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/ctl/connection.h"
+
+namespace stageload::ctl {
+
+struct Invocation {
+  std::string program;  // as it was called: "stageloadctl", "stageload"
+  ConnectOptions connect;
+  // The commands after whose options a command line of the user's begins...
+  std::vector<const CLI::App*> takers;
+  // ... and that command line.
+  std::vector<std::string> command;
+  // Set by the command that was named; returns the exit code.
+  std::function<int()> action;
+};
+
+// Says on stderr what is wrong and where the help is; returns 2.
+int UsageError(const Invocation& invocation, const CLI::App& command, const std::string& what);
+
+// Each adds one command to `app`, in the file of its name. The invocation outlives the action.
+void AddSubmit(CLI::App& app, Invocation& invocation);
+void AddRun(CLI::App& app, Invocation& invocation);
+void AddGuard(CLI::App& app, Invocation& invocation);
+void AddQueue(CLI::App& app, Invocation& invocation);
+void AddShow(CLI::App& app, Invocation& invocation);
+void AddLogs(CLI::App& app, Invocation& invocation);
+void AddWait(CLI::App& app, Invocation& invocation);
+void AddCancel(CLI::App& app, Invocation& invocation);
+void AddStatus(CLI::App& app, Invocation& invocation);
+void AddWatch(CLI::App& app, Invocation& invocation);
+void AddVersion(CLI::App& app, Invocation& invocation);
+void AddDaemon(CLI::App& app, Invocation& invocation);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_INVOCATION_H_

@@ -1,0 +1,87 @@
+// Columns and order of the queue.
+#include "client/ctl/job_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "client/ctl/json.h"
+#include "client/ctl/outcome.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr std::size_t kNameColumns = 24;
+
+// What it waits for; the first blocker is the one to look at.
+std::string WaitsFor(const v1::Job& job) {
+  if (job.blockers().empty()) return "";
+  const std::string first = BlockerLine(job.blockers(0));
+  if (job.blockers_size() == 1) return first;
+  return absl::StrCat(first, " (+", job.blockers_size() - 1, " more)");
+}
+
+std::string ChargeOfBudget(const v1::Job& job) {
+  if (job.state() == v1::JOB_STATE_PENDING) return "-";
+  return absl::StrCat(
+      FormatBytes(Bytes(job.charge_bytes())), " / ",
+      SizeOrDash(job.policy().has_swap_budget_bytes(), job.policy().swap_budget_bytes()));
+}
+
+// Group, then the order within it.
+std::tuple<int, std::int64_t, std::int64_t> Rank(const v1::Job& job) {
+  if (job.state() == v1::JOB_STATE_PENDING) return {0, job.queue_position(), job.id()};
+  if (!IsEnd(job.state())) return {1, 0, job.id()};
+  return {2, 0, -job.id()};
+}
+
+}  // namespace
+
+std::string SizeOrDash(bool present, std::int64_t bytes) {
+  return present ? FormatBytes(Bytes(bytes)) : "-";
+}
+
+Colour ColourOf(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_PENDING:
+    case v1::JOB_STATE_SUSPENDED:
+    case v1::JOB_STATE_STOPPING:
+      return Colour::kYellow;
+    case v1::JOB_STATE_RUNNING:
+      return Colour::kGreen;
+    case v1::JOB_STATE_COMPLETED:
+      return Colour::kNone;
+    default:
+      return Colour::kRed;
+  }
+}
+
+void SortForQueue(std::vector<v1::Job>& jobs) {
+  std::sort(jobs.begin(), jobs.end(),
+            [](const v1::Job& a, const v1::Job& b) { return Rank(a) < Rank(b); });
+}
+
+Table JobTable(const std::vector<v1::Job>& jobs) {
+  Table table({{.title = "ID", .right = true},
+               {.title = "STATE"},
+               {.title = "NAME", .limit = kNameColumns},
+               {.title = "MEMORY", .right = true},
+               {.title = "FOOTPRINT", .right = true},
+               {.title = "CHARGE / BUDGET", .right = true},
+               {.title = "WAITS FOR / REASON"}});
+  for (const v1::Job& job : jobs) {
+    const bool pending = job.state() == v1::JOB_STATE_PENDING;
+    table.Add({absl::StrCat(job.id()),
+               {Word(job.state()), ColourOf(job.state())},
+               std::string(job.name()),
+               SizeOrDash(job.policy().has_memory_bytes(), job.policy().memory_bytes()),
+               SizeOrDash(job.has_footprint_bytes(), job.footprint_bytes()),
+               ChargeOfBudget(job),
+               pending ? WaitsFor(job) : ReasonLine(job)});
+  }
+  return table;
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,27 @@
+// Jobs as rows.
+//
+// Threading: pure functions.
+#ifndef STAGELOAD_CLIENT_CTL_JOB_TABLE_H_
+#define STAGELOAD_CLIENT_CTL_JOB_TABLE_H_
+
+#include <string>
+#include <vector>
+
+#include "client/ctl/print.h"
+#include "stageload/v1/job.pb.h"
+
+namespace stageload::ctl {
+
+// Waiting ones by their place in the queue, then running ones by id, then ended ones, newest first.
+void SortForQueue(std::vector<v1::Job>& jobs);
+
+Table JobTable(const std::vector<v1::Job>& jobs);
+
+Colour ColourOf(v1::JobState state);
+
+// "1.2 GiB", or "-" where there is none.
+std::string SizeOrDash(bool present, std::int64_t bytes);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_JOB_TABLE_H_

@@ -1,0 +1,49 @@
+// The admission options that guard, submit and run share, from text to a Policy.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_OPTIONS_H_
+#define STAGELOAD_CLIENT_CTL_OPTIONS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "stageload/v1/policy.pb.h"
+
+namespace stageload::ctl {
+
+// As they were typed. What was not given stays absent in the Policy, so that the daemon's defaults
+// hold.
+struct AdmissionOptions {
+  std::optional<std::string> wait_free;
+  std::optional<std::string> swap_budget;
+  std::optional<std::string> swap_limit;
+  std::optional<std::string> kill_free;
+  std::optional<std::string> memory;
+  std::optional<std::string> start_timeout;
+  std::optional<std::string> priority;
+  std::optional<std::string> grace;
+  std::string name;
+};
+
+// `default_start_timeout` is only for the help: "30m", "none".
+void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
+                         const std::string& default_start_timeout);
+
+// InvalidArgument names the option: `--swap-budget: size "8X": unknown unit ...`.
+absl::StatusOr<v1::Policy> ToPolicy(const AdmissionOptions& options);
+
+// `text` as the value of `option`, which is named in the error.
+absl::StatusOr<absl::Duration> DurationOption(const std::string& option, const std::string& text);
+
+// "7" is 7; InvalidArgument for all that is not a number from 1 up.
+absl::StatusOr<std::int64_t> ParseJobId(const std::string& text);
+absl::StatusOr<std::vector<std::int64_t>> ParseJobIds(const std::vector<std::string>& texts);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_OPTIONS_H_

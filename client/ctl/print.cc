@@ -1,0 +1,138 @@
+// Tables and terminals.
+#include "client/ctl/print.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace stageload::ctl {
+namespace {
+
+bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+std::string_view Escape(Colour colour) {
+  switch (colour) {
+    case Colour::kNone:
+      return "";
+    case Colour::kGreen:
+      return "\033[32m";
+    case Colour::kYellow:
+      return "\033[33m";
+    case Colour::kRed:
+      return "\033[31m";
+    case Colour::kBold:
+      return "\033[1m";
+  }
+  return "";
+}
+
+// One cell, padded to `width` unless it ends its line.
+void AppendCell(std::string& line, const Cell& cell, const Column& column, std::size_t width,
+                bool last, bool colour) {
+  const std::string text = Cut(Printable(cell.text), width);
+  const std::string padding(width - std::min(width, Columns(text)), ' ');
+  if (column.right) line += padding;
+  const std::string_view escape = colour ? Escape(cell.colour) : "";
+  line += escape;
+  line += text;
+  if (!escape.empty()) line += "\033[0m";
+  if (!column.right && !last) line += padding;
+  line += last ? "\n" : "  ";
+}
+
+}  // namespace
+
+bool WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return false;
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+bool Out(std::string_view text) { return WriteAll(STDOUT_FILENO, text); }
+
+std::string Printable(std::string_view text) {
+  std::string printable(text);
+  for (std::size_t i = 0; i < printable.size(); ++i) {
+    const auto c = static_cast<unsigned char>(printable[i]);
+    if (c < 0x20 || c == 0x7F) printable[i] = '?';
+    // C1 controls (U+0080 to U+009F) are two bytes in UTF-8.
+    if (c == 0xC2 && i + 1 < printable.size() &&
+        static_cast<unsigned char>(printable[i + 1]) < 0xA0) {
+      printable.replace(i, 2, "?");
+    }
+  }
+  return printable;
+}
+
+std::size_t Columns(std::string_view utf8) {
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return !IsContinuation(c); }));
+}
+
+std::string Cut(std::string_view utf8, std::size_t columns) {
+  if (Columns(utf8) <= columns) return std::string(utf8);
+  if (columns == 0) return "";
+  std::size_t end = 0;
+  for (std::size_t kept = 0; end < utf8.size(); ++end) {
+    if (IsContinuation(utf8[end])) continue;
+    if (++kept == columns) break;  // the place of the ellipsis
+  }
+  return std::string(utf8.substr(0, end)) + "…";
+}
+
+std::size_t TerminalWidth(int fd) {
+  if (isatty(fd) == 0) return 0;
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+bool UseColour(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  const char* term = std::getenv("TERM");
+  if (term != nullptr && std::string_view(term) == "dumb") return false;
+  return isatty(fd) != 0;
+}
+
+std::vector<std::size_t> Table::Widths(std::size_t width) const {
+  std::vector<std::size_t> widths;
+  std::size_t before = 0;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    std::size_t widest = Columns(columns_[c].title);
+    for (const auto& row : rows_) widest = std::max(widest, Columns(Printable(row[c].text)));
+    if (columns_[c].limit > 0) widest = std::min(widest, columns_[c].limit);
+    const bool last = c + 1 == columns_.size();
+    // Below 10 columns a cut text says nothing: better let the terminal wrap it.
+    if (last && width > before + 10) widest = std::min(widest, width - before);
+    widths.push_back(widest);
+    before += widest + 2;
+  }
+  return widths;
+}
+
+std::string Table::Text(std::size_t width, bool colour) const {
+  const std::vector<std::size_t> widths = Widths(width);
+  std::string text;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    AppendCell(text, Cell(columns_[c].title, Colour::kBold), columns_[c], widths[c],
+               c + 1 == columns_.size(), colour);
+  }
+  for (const auto& row : rows_) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      AppendCell(text, row[c], columns_[c], widths[c], c + 1 == columns_.size(), colour);
+    }
+  }
+  return text;
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,60 @@
+// The line that says what blocks.
+#include "client/ctl/progress.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/json.h"
+#include "client/ctl/outcome.h"
+#include "client/ctl/print.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr char kEraseLine[] = "\r\033[K";
+
+}  // namespace
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
+
+void Progress::Waiting(const v1::Job& job) {
+  std::vector<std::string> lines;
+  std::string kinds;
+  for (const v1::Blocker& blocker : job.blockers()) {
+    lines.push_back(BlockerLine(blocker));
+    absl::StrAppend(&kinds, Word(blocker.kind()), " ");
+  }
+  const std::lock_guard lock(mutex_);
+  // Queued and not yet looked at: there is nothing to say.
+  if (lines.empty()) return;
+  last_ = std::move(lines);
+  const std::string text =
+      absl::StrCat("stageload: job ", job.id(), " waits: ", absl::StrJoin(last_, "; "));
+  if (terminal_) {
+    shown_ = true;
+    const std::size_t width = TerminalWidth(STDERR_FILENO);
+    (void)WriteAll(STDERR_FILENO, absl::StrCat(kEraseLine, Cut(Printable(text), width - 1)));
+    return;
+  }
+  // The figures move with every sample; a log wants to know when the reason does.
+  if (kinds == kinds_) return;
+  kinds_ = std::move(kinds);
+  (void)WriteAll(STDERR_FILENO, absl::StrCat(Printable(text), "\n"));
+}
+
+void Progress::Clear() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(shown_, false)) return;
+  (void)WriteAll(STDERR_FILENO, kEraseLine);
+}
+
+std::vector<std::string> Progress::Last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+}  // namespace stageload::ctl

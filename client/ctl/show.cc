@@ -1,0 +1,143 @@
+// stageloadctl show: all that is known about one job.
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/text.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/invocation.h"
+#include "client/ctl/job_follow.h"
+#include "client/ctl/job_table.h"
+#include "client/ctl/json.h"
+#include "client/ctl/options.h"
+#include "client/ctl/outcome.h"
+#include "client/ctl/print.h"
+
+namespace stageload::ctl {
+namespace {
+
+struct Options {
+  std::string id;
+  bool json = false;
+};
+
+// "label   value" lines, the values under each other.
+class Fields {
+ public:
+  void Add(std::string label, std::string value) {
+    if (!value.empty()) lines_.emplace_back(std::move(label), std::move(value));
+  }
+  std::string Text() const {
+    std::size_t widest = 0;
+    for (const auto& [label, value] : lines_) widest = std::max(widest, label.size());
+    std::string text;
+    for (const auto& [label, value] : lines_) {
+      absl::StrAppend(&text, label, std::string(widest + 2 - label.size(), ' '), Printable(value),
+                      "\n");
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> lines_;
+};
+
+std::string WallTime(std::int64_t ns) {
+  const absl::Time time = absl::FromUnixNanos(ns);
+  return absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()), "  (",
+                      FormatDuration(absl::Now() - time), " ago)");
+}
+
+std::string Size(bool present, std::int64_t bytes) {
+  return present ? FormatBytes(Bytes(bytes)) : "";
+}
+std::string Share(bool present, double percent) {
+  return present ? FormatPercent(Percent{percent}) : "";
+}
+std::string Time(bool present, std::int64_t ns) {
+  return present ? FormatDuration(absl::Nanoseconds(ns)) : "";
+}
+
+void AddStanding(const v1::Job& job, Fields& fields) {
+  fields.Add("id", absl::StrCat(job.id()));
+  fields.Add("name", std::string(job.name()));
+  fields.Add("kind", Word(job.kind()));
+  fields.Add("state", Word(job.state()));
+  fields.Add("reason", job.reason() == v1::REASON_UNSPECIFIED ? std::string(job.reason_text())
+                                                              : ReasonLine(job));
+  if (job.has_exit_code()) fields.Add("exit code", absl::StrCat(job.exit_code()));
+  if (job.has_signal()) fields.Add("signal", absl::StrCat(job.signal()));
+  if (job.state() == v1::JOB_STATE_PENDING) {
+    fields.Add("queue position", absl::StrCat(job.queue_position()));
+  }
+  const char* label = "waits for";
+  for (const v1::Blocker& blocker : job.blockers()) {
+    fields.Add(label, BlockerLine(blocker));
+    label = "";
+  }
+}
+
+void AddCommand(const v1::Job& job, Fields& fields) {
+  fields.Add("command", std::string(job.command()));
+  fields.Add("folder", std::string(job.working_directory()));
+  fields.Add("log", std::string(job.log_directory()));
+  if (job.has_pid()) fields.Add("pid", absl::StrCat(job.pid()));
+  fields.Add("submitted", WallTime(job.submit_time_ns()));
+  if (job.has_start_time_ns()) fields.Add("started", WallTime(job.start_time_ns()));
+  if (job.has_end_time_ns()) fields.Add("ended", WallTime(job.end_time_ns()));
+  if (job.has_start_time_ns() && job.has_end_time_ns()) {
+    fields.Add("ran for",
+               FormatDuration(absl::Nanoseconds(job.end_time_ns() - job.start_time_ns())));
+  }
+}
+
+void AddMemory(const v1::Job& job, Fields& fields) {
+  const v1::Policy& policy = job.policy();
+  fields.Add("footprint", Size(job.has_footprint_bytes(), job.footprint_bytes()));
+  fields.Add("peak footprint", Size(job.has_peak_footprint_bytes(), job.peak_footprint_bytes()));
+  fields.Add("charge", Size(true, job.charge_bytes()));
+  fields.Add("swap budget", Size(policy.has_swap_budget_bytes(), policy.swap_budget_bytes()));
+  fields.Add("swap limit", Size(policy.has_swap_limit_bytes(), policy.swap_limit_bytes()));
+  fields.Add("memory", Size(policy.has_memory_bytes(), policy.memory_bytes()));
+  fields.Add("wait free", Share(policy.has_wait_free_percent(), policy.wait_free_percent()));
+  fields.Add("kill free", Share(policy.has_kill_free_percent(), policy.kill_free_percent()));
+  if (policy.has_priority()) fields.Add("priority", absl::StrCat(policy.priority()));
+  fields.Add("start timeout", Time(policy.has_start_timeout_ns(), policy.start_timeout_ns()));
+  fields.Add("grace", Time(policy.has_grace_ns(), policy.grace_ns()));
+}
+
+int Show(const Invocation& invocation, const CLI::App& command, const Options& options) {
+  const absl::StatusOr<std::int64_t> id = ParseJobId(options.id);
+  if (!id.ok()) return UsageError(invocation, command, std::string(id.status().message()));
+  const absl::StatusOr<Connection> connection = Connect(invocation.connect);
+  if (!connection.ok()) return Fail(connection.status());
+  const absl::StatusOr<v1::Job> job = GetJob(*connection, *id);
+  if (!job.ok()) return Fail(job.status());
+  if (options.json) return Out(Document(ToJson(*job))) ? kExitOk : kExitOther;
+  Fields fields;
+  AddStanding(*job, fields);
+  AddCommand(*job, fields);
+  AddMemory(*job, fields);
+  return Out(fields.Text()) ? kExitOk : kExitOther;
+}
+
+}  // namespace
+
+void AddShow(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("show", "all that is known about one job");
+  const auto options = std::make_shared<Options>();
+  command->add_option("id", options->id, "the job")->required()->type_name("ID");
+  command->add_flag("--json", options->json, "one document: the job");
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Show(invocation, *command, *options); };
+  });
+}
+
+}  // namespace stageload::ctl

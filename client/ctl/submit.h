@@ -1,0 +1,19 @@
+// The call that queues a job, for submit and run.
+//
+// Threading: blocks its thread.
+#ifndef STAGELOAD_CLIENT_CTL_SUBMIT_H_
+#define STAGELOAD_CLIENT_CTL_SUBMIT_H_
+
+#include "absl/status/statusor.h"
+#include "client/ctl/connection.h"
+#include "stageload/v1/job_service.pb.h"
+
+namespace stageload::ctl {
+
+// The job as it stands once it is on the daemon's disk.
+absl::StatusOr<v1::Job> SubmitJob(const Connection& connection,
+                                  const v1::SubmitJobRequest& request);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_SUBMIT_H_

@@ -1,0 +1,49 @@
+// stageloadctl version: this program's and, where one runs, the daemon's.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/invocation.h"
+#include "client/ctl/json.h"
+#include "client/ctl/print.h"
+
+namespace stageload::ctl {
+namespace {
+
+int Version(const Invocation& invocation, bool json) {
+  ConnectOptions connect = invocation.connect;
+  connect.autostart = false;
+  const absl::StatusOr<Connection> connection = Connect(connect);
+  // No daemon is an answer here; a socket that cannot be used is an error.
+  if (!connection.ok() && ExitCodeOf(connection.status()) != kExitNoDaemon) {
+    return Fail(connection.status());
+  }
+  if (json) {
+    const Json client{{"version", STAGELOAD_VERSION}, {"api_level", kApiLevel}};
+    const Json document{{"client", client},
+                        {"daemon", connection.ok() ? ToJson(connection->version) : Json()}};
+    return Out(Document(document)) ? kExitOk : kExitOther;
+  }
+  const std::string daemon = connection.ok()
+                                 ? absl::StrCat(std::string(connection->version.version()),
+                                                " (pid ", connection->version.pid(), ")")
+                                 : "not running";
+  return Out(absl::StrCat("stageloadctl " STAGELOAD_VERSION "\nstageloadd   ", daemon, "\n"))
+             ? kExitOk
+             : kExitOther;
+}
+
+}  // namespace
+
+void AddVersion(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("version", "of this program and of the daemon");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "one document: {\"client\": ..., \"daemon\": ...}");
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Version(invocation, *json); };
+  });
+}
+
+}  // namespace stageload::ctl
