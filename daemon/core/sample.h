@@ -24,7 +24,7 @@ struct HostSample {
   std::optional<Bytes> swap_total;
   std::optional<Pressure> pressure;
   std::optional<Bytes> compressed;        // held by the compressor (macOS), by zswap (Linux)
-  std::optional<Bytes> wired;             // cannot be paged: macOS wired, Linux Mlocked+Unevictable
+  std::optional<Bytes> wired;             // cannot be paged: macOS wired, Linux Unevictable
   std::optional<Bytes> swapped_in_total;  // since boot, cumulative
   std::optional<Bytes> swapped_out_total;  // since boot, cumulative
 };
