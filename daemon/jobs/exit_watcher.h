@@ -22,8 +22,8 @@ class ExitWatcher {
   static absl::StatusOr<std::unique_ptr<ExitWatcher>> Create(OnExit on_exit);
   ~ExitWatcher();
 
-  // Attaches to the pid, then verifies the identity. NotFound when it is gone already: there will be
-  // no callback then (and if it was our child it has been reaped).
+  // Attaches to the pid, then verifies the identity. NotFound when it is gone already: there will
+  // be no callback then (and if it was our child it has been reaped).
   absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
 
   void Run();   // until Stop()

@@ -1,0 +1,156 @@
+// Exits on Linux: a pidfd polls readable once all threads of its process are gone (pidfd_open(2)).
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/descriptor.h"
+#include "daemon/jobs/exit_watcher.h"
+#include "daemon/jobs/pidfd_linux.h"
+
+namespace stageload::jobs {
+namespace {
+
+constexpr std::uint64_t kStopToken = 0;
+
+// Only this very process, and only when it is a child of ours that has ended: ECHILD for others.
+// waitid(P_PIDFD) needs Linux 5.4.
+void Reap(int handle) {
+  siginfo_t about{};
+  while (::waitid(P_PIDFD, static_cast<id_t>(handle), &about, WEXITED | WNOHANG) != 0 &&
+         errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+class ExitWatcher::Impl {
+ public:
+  Impl(OnExit on_exit, Descriptor epoll, Descriptor wake)
+      : on_exit_(std::move(on_exit)), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+
+  absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
+  void Run();
+  void Stop();
+
+ private:
+  struct Watched {
+    core::ProcessIdentity identity;
+    Descriptor handle;
+  };
+
+  void Ended(std::uint64_t token);
+
+  const OnExit on_exit_;
+  const Descriptor epoll_;
+  const Descriptor wake_;
+  std::atomic<bool> stopped_ = false;
+
+  std::mutex mutex_;  // guards what follows; not held during a callback
+  std::uint64_t next_token_ = kStopToken + 1;
+  std::map<std::uint64_t, Watched> watched_;
+  std::set<core::ProcessIdentity> identities_;
+};
+
+absl::Status ExitWatcher::Impl::Watch(const core::ProcessIdentity& identity,
+                                      const StillThere& still_there) {
+  absl::StatusOr<Descriptor> handle = OpenPid(identity.pid);
+  if (!handle.ok()) return handle.status();
+  if (!still_there(identity)) {
+    Reap(handle->get());
+    return absl::NotFoundError(absl::StrCat("process ", identity.pid, " is gone"));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!identities_.insert(identity).second) return absl::OkStatus();  // watched already
+  const std::uint64_t token = next_token_++;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = token;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, handle->get(), &event) != 0) {
+    const int error = errno;
+    identities_.erase(identity);
+    const std::string what = absl::StrCat("watch process ", identity.pid);
+    if (error == ENOSPC || error == ENOMEM) {
+      return absl::ResourceExhaustedError(std::string(absl::ErrnoToStatus(error, what).message()));
+    }
+    return absl::InternalError(std::string(absl::ErrnoToStatus(error, what).message()));
+  }
+  watched_.emplace(token, Watched{identity, *std::move(handle)});
+  return absl::OkStatus();
+}
+
+void ExitWatcher::Impl::Ended(std::uint64_t token) {
+  core::ProcessIdentity identity;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = watched_.find(token);
+    if (found == watched_.end()) return;
+    identity = found->second.identity;
+    Reap(found->second.handle.get());
+    // A child between fork and exec may share the handle, so closing alone might not take it out.
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.handle.get(), nullptr);
+    watched_.erase(found);
+    identities_.erase(identity);
+  }
+  on_exit_(identity);
+}
+
+void ExitWatcher::Impl::Run() {
+  std::array<epoll_event, 64> events;
+  while (!stopped_) {
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    for (int i = 0; i < count && !stopped_; ++i) {
+      if (events[static_cast<std::size_t>(i)].data.u64 != kStopToken) {
+        Ended(events[static_cast<std::size_t>(i)].data.u64);
+      }
+    }
+  }
+}
+
+void ExitWatcher::Impl::Stop() {
+  stopped_ = true;
+  const std::uint64_t one = 1;
+  // Cannot fail but for a counter at its end, and then the watcher is awake anyway.
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+}
+
+ExitWatcher::ExitWatcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExitWatcher::~ExitWatcher() = default;
+
+absl::StatusOr<std::unique_ptr<ExitWatcher>> ExitWatcher::Create(OnExit on_exit) {
+  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kStopToken;
+  if (!epoll.ok() || !wake.ok() ||
+      ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+    const std::string why(absl::ErrnoToStatus(errno, "make the exit watcher's epoll").message());
+    return errno == EMFILE || errno == ENFILE ? absl::ResourceExhaustedError(why)
+                                              : absl::InternalError(why);
+  }
+  return std::unique_ptr<ExitWatcher>(new ExitWatcher(
+      std::make_unique<Impl>(std::move(on_exit), std::move(epoll), std::move(wake))));
+}
+
+absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
+                                const StillThere& still_there) {
+  return impl_->Watch(identity, still_there);
+}
+void ExitWatcher::Run() { impl_->Run(); }
+void ExitWatcher::Stop() { impl_->Stop(); }
+
+}  // namespace stageload::jobs

@@ -1,0 +1,195 @@
+#include "daemon/jobs/jobs.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/jobs/descriptor.h"
+#include "daemon/jobs/durable_file.h"
+#include "daemon/jobs/job_lock.h"
+#include "daemon/jobs/result_file.h"
+#include "daemon/jobs/spawn.h"
+#include "daemon/jobs/spec_file.h"
+#include "daemon/jobs/start_channel.h"
+
+namespace stageload::jobs {
+namespace {
+
+constexpr int kStartTimeoutMs = 10'000;
+
+absl::Status Unavailable(const std::string& what, const absl::Status& why) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", why.message()));
+}
+
+// Makes the folder where it is missing, and its name in `parent` durable.
+absl::Status MakeFolder(const std::string& path, const std::string& parent) {
+  if (::mkdir(path.c_str(), 0700) != 0) {
+    if (errno == EEXIST) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat("make the folder ", path));
+  }
+  const absl::StatusOr<Descriptor> above = OpenFolder(parent);
+  if (!above.ok()) return above.status();
+  return Sync(above->get(), parent);
+}
+
+std::int64_t NowMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// The shim's line, without its end; what there is of it when the shim ends. DeadlineExceeded.
+absl::StatusOr<std::string> ReadLine(int channel) {
+  const std::int64_t deadline = NowMs() + kStartTimeoutMs;
+  std::string line;
+  for (;;) {
+    const std::int64_t left = std::max<std::int64_t>(deadline - NowMs(), 0);
+    pollfd ready = {.fd = channel, .events = POLLIN, .revents = 0};
+    const int count = ::poll(&ready, 1, static_cast<int>(left));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return absl::ErrnoToStatus(errno, "wait for the shim");
+    if (count == 0) return absl::DeadlineExceededError("it did not take the job's lock in 10 s");
+    char buffer[512];
+    const ssize_t got = ::read(channel, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return line;
+    line.append(buffer, static_cast<std::size_t>(got));
+    if (line.back() == '\n') {
+      line.pop_back();
+      return line;
+    }
+  }
+}
+
+// OK once the shim has the lock and was told to go.
+absl::Status Agree(int channel) {
+  const absl::StatusOr<std::string> line = ReadLine(channel);
+  if (!line.ok()) return line.status();
+  if (*line == kLocked) return WriteAll(channel, kGo);
+  const auto starts_with = [&line](std::string_view prefix) { return line->rfind(prefix, 0) == 0; };
+  if (starts_with(kTaken)) return absl::AlreadyExistsError(line->substr(sizeof(kTaken) - 1));
+  if (starts_with(kFailed)) return absl::UnavailableError(line->substr(sizeof(kFailed) - 1));
+  return absl::UnavailableError("it ended before it took the job's lock");
+}
+
+void Reap(pid_t pid) {
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+Jobs::Jobs(std::string folder, std::string shim)
+    : folder_(std::move(folder)), shim_(std::move(shim)) {}
+
+std::string Jobs::FolderOf(core::JobId id) const {
+  return absl::StrCat(folder_, "/", core::Value(id));
+}
+
+absl::Status Jobs::Prepare(core::JobId id, const core::JobSpec& spec) {
+  const std::string path = FolderOf(id);
+  const std::size_t slash = folder_.find_last_of('/');
+  absl::Status status =
+      MakeFolder(folder_, slash == std::string::npos ? "." : folder_.substr(0, slash + 1));
+  if (status.ok()) status = MakeFolder(path, folder_);
+  if (!status.ok()) return status;
+  const absl::StatusOr<Descriptor> folder = OpenFolder(path);
+  if (!folder.ok()) return folder.status();
+  return WriteDurably(folder->get(), kSpecFile, EncodeSpec(spec));
+}
+
+absl::StatusOr<pid_t> Jobs::Start(core::JobId id, const core::JobSpec& spec) {
+  const std::string what = absl::StrCat("start job ", core::Value(id));
+  ReapAbandoned();
+  const absl::StatusOr<Found> found = Inspect(id);
+  if (!found.ok()) return Unavailable(what, found.status());
+  if (found->state != Found::State::kNeverStarted) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(what, ": it was started before, see ", FolderOf(id)));
+  }
+  if (absl::Status status = Prepare(id, spec); !status.ok()) return Unavailable(what, status);
+
+  absl::StatusOr<DescriptorPair> channel = MakeSocketPair();
+  if (!channel.ok()) return Unavailable(what, channel.status());
+  absl::StatusOr<Descriptor> theirs = AboveStandard(std::move(channel->second));
+  if (!theirs.ok()) return Unavailable(what, theirs.status());
+  pid_t pid = 0;
+  const int error = Spawn({.path = shim_,
+                           .argv = {shim_, FolderOf(id)},
+                           .environment = {},
+                           .descriptors = {{theirs->get(), kStartChannel}},
+                           .place = SpawnRequest::Place::kOwnSession},
+                          &pid);
+  if (error != 0) {
+    return Unavailable(what, absl::ErrnoToStatus(error, absl::StrCat("run ", shim_)));
+  }
+  theirs->Close();
+
+  const absl::Status agreed = Agree(channel->first.get());
+  if (agreed.ok()) return pid;
+  channel->first.Close();  // it gets no "go" any more
+  if (absl::IsDeadlineExceeded(agreed)) {
+    abandoned_.push_back(pid);
+  } else {
+    Reap(pid);
+  }
+  if (absl::IsAlreadyExists(agreed)) {
+    return absl::AlreadyExistsError(absl::StrCat(what, ": ", agreed.message()));
+  }
+  return Unavailable(what,
+                     absl::Status(agreed.code(), absl::StrCat(shim_, ": ", agreed.message())));
+}
+
+// A shim that hangs in the kernel cannot be waited for; it ends by itself once it gets out.
+void Jobs::ReapAbandoned() {
+  std::erase_if(abandoned_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
+absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
+  const absl::StatusOr<Descriptor> folder = OpenFolder(FolderOf(id));
+  if (absl::IsNotFound(folder.status())) return Found{};
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<LockState> lock = ReadLock(folder->get());
+  if (!lock.ok()) return lock.status();
+  Found found;
+  found.shim = lock->shim;
+  // Looked for after the lock: a shim writes its result before it lets go, so a free lock and no
+  // result after it means that there will never be one.
+  const absl::StatusOr<std::string> text = ReadWhole(folder->get(), kResultFile);
+  if (text.ok()) {
+    const absl::StatusOr<Result> result = DecodeResult(*text);
+    if (!result.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(FolderOf(id), "/", kResultFile, ": ", result.status().message()));
+    }
+    found.state = Found::State::kEnded;
+    found.outcome = result->outcome;
+  } else if (!absl::IsNotFound(text.status())) {
+    return text.status();
+  } else if (lock->held) {
+    found.state = Found::State::kRunning;
+  } else if (lock->written) {
+    found.state = Found::State::kLost;
+  }
+  return found;
+}
+
+absl::Status Jobs::DropSpec(core::JobId id) {
+  const std::string path = absl::StrCat(FolderOf(id), "/", kSpecFile);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("remove ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stageload::jobs

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/core/ids.h"
@@ -45,6 +46,8 @@ class Jobs {
   // ExitWatcher. When this returns, the shim has the lock or has failed. A command that cannot be
   // executed is no error here: the result says so. AlreadyExists when a shim has ever taken this
   // job's lock; Unavailable when the folder cannot be written.
+  //
+  // A shim that does not answer within 10 s is given up: Unavailable, and it will run nothing.
   absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);
 
   // Reads the folder. Safe at any time, also while the shim writes.
@@ -54,8 +57,12 @@ class Jobs {
   absl::Status DropSpec(core::JobId id);
 
  private:
+  absl::Status Prepare(core::JobId id, const core::JobSpec& spec);
+  void ReapAbandoned();
+
   std::string folder_;
   std::string shim_;
+  std::vector<pid_t> abandoned_;  // shims that were given up and are still our children
 };
 
 }  // namespace stageload::jobs

@@ -18,12 +18,16 @@ namespace stageload::jobs {
 
 enum class LogStream { kBoth, kStdout, kStderr };
 
-// A run of output, at most 64 KiB.
+// What one job's log may take on disk; the newest is kept.
+inline constexpr Bytes kLogCap = MiB(256);
+
+// A run of output, at most 64 KiB. `data` is empty where there is only a loss to tell.
 struct LogPiece {
   LogStream stream = LogStream::kStdout;
   std::string data;
   absl::Time time;
-  // Lost just before this piece: over the cap, or not written because the disk was full.
+  // Of this stream (of both, for a reader of both), lost just before this piece: over the cap, or
+  // not written because the disk was full.
   Bytes dropped;
 };
 

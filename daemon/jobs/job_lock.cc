@@ -1,0 +1,105 @@
+#include "daemon/jobs/job_lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "daemon/jobs/durable_file.h"
+#include "daemon/jobs/self.h"
+
+namespace stageload::jobs {
+namespace {
+
+// ReadLock() holds a free lock for microseconds; this long is only for a machine that thrashes.
+constexpr int kTries = 500;
+constexpr int kTryMs = 10;
+
+std::string FirstBytes(int file) {
+  char buffer[256];
+  const ssize_t got = ::pread(file, buffer, sizeof(buffer), 0);
+  return std::string(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
+}
+
+// "pid start boot"
+std::optional<core::ProcessIdentity> Parse(const std::string& text) {
+  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+  core::ProcessIdentity identity;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[0], &identity.pid) ||
+      !absl::SimpleAtoi(words[1], &identity.start)) {
+    return std::nullopt;
+  }
+  return identity;
+}
+
+absl::Status Taken(const std::string& by) {
+  return absl::AlreadyExistsError(absl::StrCat("a shim has taken this job's lock before: \"",
+                                               by.substr(0, by.find_last_not_of('\n') + 1), "\""));
+}
+
+absl::Status LockForUs(int file) {
+  for (int tries = 0; ::flock(file, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return absl::ErrnoToStatus(errno, "lock job.lock");
+    if (const std::string by = FirstBytes(file); !by.empty()) return Taken(by);
+    if (tries >= kTries) return absl::AlreadyExistsError("another process holds job.lock");
+    ::poll(nullptr, 0, kTryMs);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<JobLock> JobLock::Take(int folder) {
+  Descriptor file(::openat(folder, kLockFile, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.ok()) return absl::ErrnoToStatus(errno, "create job.lock");
+  if (absl::Status status = LockForUs(file.get()); !status.ok()) return status;
+  if (const std::string by = FirstBytes(file.get()); !by.empty()) return Taken(by);
+
+  const absl::StatusOr<Self> self = ReadSelf();
+  if (!self.ok()) return self.status();
+  const std::string text =
+      absl::StrCat(self->identity.pid, " ", self->identity.start, " ", self->boot_id, "\n");
+  absl::Status status = WriteAll(file.get(), text);
+  if (status.ok()) status = Sync(file.get(), kLockFile);
+  if (status.ok()) status = Sync(folder, "the job's folder");
+  JobLock lock(std::move(file));
+  if (!status.ok()) {
+    lock.Withdraw().IgnoreError();  // it is `status` that tells what is wrong
+    return status;
+  }
+  return lock;
+}
+
+absl::Status JobLock::Withdraw() {
+  if (::ftruncate(file_.get(), 0) != 0) return absl::ErrnoToStatus(errno, "truncate job.lock");
+  return Sync(file_.get(), kLockFile);
+}
+
+absl::StatusOr<LockState> ReadLock(int folder) {
+  Descriptor file(::openat(folder, kLockFile, O_RDONLY | O_CLOEXEC));
+  LockState state;
+  if (!file.ok()) {
+    if (errno == ENOENT) return state;
+    return absl::ErrnoToStatus(errno, "open job.lock");
+  }
+  // Whether it is held is asked first: what a holder wrote before it let go is read then.
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, "look at job.lock");
+    state.held = true;
+  }
+  const std::string text = FirstBytes(file.get());
+  state.written = !text.empty();
+  state.shim = Parse(text);
+  return state;
+}
+
+}  // namespace stageload::jobs
