@@ -205,8 +205,10 @@ absl::StatusOr<std::vector<LinuxHost::Listed>> LinuxHost::List() {
   }
   if (errno != 0) return Failure("list", "", errno);
   // The kernel lists them in this order; a recorded tree comes in any.
-  std::sort(listed.begin(), listed.end(),
-            [](const Listed& a, const Listed& b) { return a.pid < b.pid; });
+  const auto by_pid = [](const Listed& a, const Listed& b) { return a.pid < b.pid; };
+  if (!std::is_sorted(listed.begin(), listed.end(), by_pid)) {
+    std::sort(listed.begin(), listed.end(), by_pid);
+  }
   return listed;
 }
 
