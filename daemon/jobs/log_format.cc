@@ -34,17 +34,16 @@ std::uint32_t Checksum(std::string_view header, std::string_view data) {
 
 }  // namespace
 
-std::string EncodeRecord(const RecordHeader& header, std::string_view data) {
-  std::string record;
-  record.reserve(kRecordHeader + data.size());
-  PutNumber<std::uint32_t>(record, kMagic);
-  PutNumber<std::uint32_t>(record, static_cast<std::uint32_t>(data.size()));
-  PutNumber<std::uint64_t>(record, static_cast<std::uint64_t>(header.time_ns));
-  PutNumber<std::uint64_t>(record, header.stdout_before);
-  PutNumber<std::uint64_t>(record, header.stderr_before);
-  PutNumber<std::uint32_t>(record, static_cast<std::uint32_t>(header.stream));
-  PutNumber<std::uint32_t>(record, Checksum(record, data));
-  return record.append(data);
+void EncodeRecord(const RecordHeader& header, std::string_view data, std::string* record) {
+  record->clear();
+  PutNumber<std::uint32_t>(*record, kMagic);
+  PutNumber<std::uint32_t>(*record, static_cast<std::uint32_t>(data.size()));
+  PutNumber<std::uint64_t>(*record, static_cast<std::uint64_t>(header.time_ns));
+  PutNumber<std::uint64_t>(*record, header.stdout_before);
+  PutNumber<std::uint64_t>(*record, header.stderr_before);
+  PutNumber<std::uint32_t>(*record, static_cast<std::uint32_t>(header.stream));
+  PutNumber<std::uint32_t>(*record, Checksum(*record, data));
+  record->append(data);
 }
 
 std::optional<RecordHeader> DecodeHeader(std::string_view bytes) {

@@ -29,8 +29,8 @@ struct RecordHeader {
 };
 
 // A whole record: 40 bytes of header in little-endian order (magic, length, time, the two counts,
-// stream, checksum over all the rest), then the data.
-std::string EncodeRecord(const RecordHeader& header, std::string_view data);
+// stream, checksum over all the rest), then the data. Into `record`, whose memory is used again.
+void EncodeRecord(const RecordHeader& header, std::string_view data, std::string* record);
 
 // Of at least kRecordHeader bytes; nullopt when this is no header.
 std::optional<RecordHeader> DecodeHeader(std::string_view bytes);

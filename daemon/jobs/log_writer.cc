@@ -51,7 +51,8 @@ bool LogWriter::Put(LogStream stream, std::string_view data, absl::Time time) {
                                .time_ns = absl::ToUnixNanos(time),
                                .stdout_before = stdout_before_,
                                .stderr_before = stderr_before_};
-  return Write(EncodeRecord(header, data));
+  EncodeRecord(header, data, &record_);
+  return Write(record_);
 }
 
 bool LogWriter::Write(std::string_view record) {

@@ -56,6 +56,7 @@ class LogWriter {
   const std::uint64_t cap_;
   const std::uint64_t segment_cap_;
   const WriteFunction write_;
+  std::string record_;            // the one in hand
   std::deque<Segment> segments_;  // ascending; the last is being written
   std::uint64_t next_number_ = 0;
   std::uint64_t total_ = 0;  // size of all segments

@@ -22,6 +22,12 @@ using ::testing::HasSubstr;
 
 const absl::Time kTime = absl::FromUnixNanos(1'700'000'000'000'000'123);
 
+std::string Record(const RecordHeader& header, const std::string& data) {
+  std::string record;
+  EncodeRecord(header, data, &record);
+  return record;
+}
+
 class LogTest : public ::testing::Test {
  protected:
   LogReader Reader(LogStream stream = LogStream::kBoth) const {
@@ -174,7 +180,7 @@ TEST_F(LogTest, AReaderThatIsOvertakenIsToldHowMuchItMissed) {
 }
 
 TEST_F(LogTest, ARecordThatIsCutAtTheEndIsWaitedFor) {
-  const std::string record = EncodeRecord({.length = 5}, "whole");
+  const std::string record = Record({.length = 5}, "whole");
   LogReader reader = Reader();
   for (std::size_t size = 0; size < record.size(); ++size) {
     WriteFile(Segment(0), record.substr(0, size));
@@ -185,10 +191,10 @@ TEST_F(LogTest, ARecordThatIsCutAtTheEndIsWaitedFor) {
 }
 
 TEST_F(LogTest, ARecordThatIsCutBeforeALaterSegmentIsPassedOver) {
-  const std::string record = EncodeRecord({.length = 5}, "first");
-  const std::string cut = EncodeRecord({.length = 4, .stdout_before = 5}, "lost");
+  const std::string record = Record({.length = 5}, "first");
+  const std::string cut = Record({.length = 4, .stdout_before = 5}, "lost");
   WriteFile(Segment(0), record + cut.substr(0, cut.size() - 1));
-  WriteFile(Segment(1), EncodeRecord({.length = 4, .stdout_before = 9}, "next"));
+  WriteFile(Segment(1), Record({.length = 4, .stdout_before = 9}, "next"));
   LogReader reader = Reader();
   EXPECT_EQ(Next(reader)->data, "first");
   const std::optional<LogPiece> piece = Next(reader);
@@ -197,9 +203,9 @@ TEST_F(LogTest, ARecordThatIsCutBeforeALaterSegmentIsPassedOver) {
 }
 
 TEST_F(LogTest, DamageIsAnErrorWithFileAndOffsetAndStaysOne) {
-  const std::string good = EncodeRecord({.length = 4}, "good");
+  const std::string good = Record({.length = 4}, "good");
   for (const std::size_t at : {std::size_t{0}, std::size_t{5}, std::size_t{20}, std::size_t{42}}) {
-    std::string bad = EncodeRecord({.length = 3, .stdout_before = 4}, "bad");
+    std::string bad = Record({.length = 3, .stdout_before = 4}, "bad");
     bad[at] = static_cast<char>(bad[at] ^ 1);
     WriteFile(Segment(0), good + bad + std::string(70'000, 'x'));
     LogReader reader = Reader();
