@@ -25,8 +25,6 @@
 namespace stageload::jobs {
 namespace {
 
-constexpr int kStartTimeoutMs = 10'000;
-
 absl::Status Unavailable(const std::string& what, const absl::Status& why) {
   return absl::UnavailableError(absl::StrCat(what, ": ", why.message()));
 }
@@ -42,23 +40,27 @@ absl::Status MakeFolder(const std::string& path, const std::string& parent) {
   return Sync(above->get(), parent);
 }
 
-std::int64_t NowMs() {
+absl::Duration Monotonic() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  return absl::DurationFromTimespec(now);
 }
 
 // The shim's line, without its end; what there is of it when the shim ends. DeadlineExceeded.
-absl::StatusOr<std::string> ReadLine(int channel) {
-  const std::int64_t deadline = NowMs() + kStartTimeoutMs;
+absl::StatusOr<std::string> ReadLine(int channel, absl::Duration timeout) {
+  const absl::Duration deadline = Monotonic() + timeout;
   std::string line;
   for (;;) {
-    const std::int64_t left = std::max<std::int64_t>(deadline - NowMs(), 0);
+    const absl::Duration left = std::max(deadline - Monotonic(), absl::ZeroDuration());
     pollfd ready = {.fd = channel, .events = POLLIN, .revents = 0};
-    const int count = ::poll(&ready, 1, static_cast<int>(left));
+    const int count = ::poll(
+        &ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left + absl::Milliseconds(1))));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return absl::ErrnoToStatus(errno, "wait for the shim");
-    if (count == 0) return absl::DeadlineExceededError("it did not take the job's lock in 10 s");
+    if (count == 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("it did not take the job's lock in ", absl::FormatDuration(timeout)));
+    }
     char buffer[512];
     const ssize_t got = ::read(channel, buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
@@ -72,8 +74,8 @@ absl::StatusOr<std::string> ReadLine(int channel) {
 }
 
 // OK once the shim has the lock and was told to go.
-absl::Status Agree(int channel) {
-  const absl::StatusOr<std::string> line = ReadLine(channel);
+absl::Status Agree(int channel, absl::Duration timeout) {
+  const absl::StatusOr<std::string> line = ReadLine(channel, timeout);
   if (!line.ok()) return line.status();
   if (*line == kLocked) return WriteAll(channel, kGo);
   const auto starts_with = [&line](std::string_view prefix) { return line->rfind(prefix, 0) == 0; };
@@ -89,8 +91,8 @@ void Reap(pid_t pid) {
 
 }  // namespace
 
-Jobs::Jobs(std::string folder, std::string shim)
-    : folder_(std::move(folder)), shim_(std::move(shim)) {}
+Jobs::Jobs(std::string folder, std::string shim, absl::Duration start_timeout)
+    : folder_(std::move(folder)), shim_(std::move(shim)), start_timeout_(start_timeout) {}
 
 std::string Jobs::FolderOf(core::JobId id) const {
   return absl::StrCat(folder_, "/", core::Value(id));
@@ -135,7 +137,7 @@ absl::StatusOr<pid_t> Jobs::Start(core::JobId id, const core::JobSpec& spec) {
   }
   theirs->Close();
 
-  const absl::Status agreed = Agree(channel->first.get());
+  const absl::Status agreed = Agree(channel->first.get(), start_timeout_);
   if (agreed.ok()) return pid;
   channel->first.Close();  // it gets no "go" any more
   if (absl::IsDeadlineExceeded(agreed)) {

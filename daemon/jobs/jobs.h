@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
 #include "daemon/core/process.h"
@@ -35,8 +36,9 @@ struct Found {
 
 class Jobs {
  public:
-  // `folder` holds the job folders (made 0700 when missing); `shim` is the shim's path.
-  Jobs(std::string folder, std::string shim);
+  // `folder` holds the job folders (made 0700 when missing); `shim` is the shim's path. A shim that
+  // has not taken its job's lock within `start_timeout` is given up.
+  Jobs(std::string folder, std::string shim, absl::Duration start_timeout = absl::Seconds(10));
 
   // The folder of one job, whether it exists or not.
   std::string FolderOf(core::JobId id) const;
@@ -47,7 +49,7 @@ class Jobs {
   // executed is no error here: the result says so. AlreadyExists when a shim has ever taken this
   // job's lock; Unavailable when the folder cannot be written.
   //
-  // A shim that does not answer within 10 s is given up: Unavailable, and it will run nothing.
+  // Where the shim was given up it is Unavailable too, and that shim will run nothing.
   absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);
 
   // Reads the folder. Safe at any time, also while the shim writes.
@@ -62,6 +64,7 @@ class Jobs {
 
   std::string folder_;
   std::string shim_;
+  absl::Duration start_timeout_;
   std::vector<pid_t> abandoned_;  // shims that were given up and are still our children
 };
 

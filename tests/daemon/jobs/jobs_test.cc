@@ -482,6 +482,30 @@ TEST_F(JobsTest, AShimThatEndsAtOnceIsUnavailableAndLeavesNoZombie) {
   EXPECT_EQ(errno, ECHILD);
 }
 
+TEST_F(JobsTest, AShimThatHangsIsGivenUpRunsNothingAndIsReapedLater) {
+  Hold();
+  const std::string slow = folder_.path() + "/slow-shim";
+  WriteFile(slow, "#!/bin/sh\nPATH=/usr/bin:/bin\ncd '" + folder_.path() + "'\n" + kUntilReleased +
+                      "\nexec '" STAGELOAD_SHIM "' \"$@\"\n");
+  std::filesystem::permissions(slow, std::filesystem::perms::all);
+  Jobs impatient(folder_.path() + "/jobs", slow, absl::Milliseconds(50));
+  const absl::Status status = impatient.Start(kId, Script("echo never")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in 50ms"));
+
+  Release();  // it becomes the shim now, finds nobody that says go, and withdraws
+  siginfo_t about{};
+  ASSERT_EQ(::waitid(P_ALL, 0, &about, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(impatient.Inspect(kId)->state, State::kNeverStarted);
+  EXPECT_EQ(Log(), "");
+
+  Start(Script("echo now"));
+  EXPECT_TRUE(Eventually([&] { return HasEnded(); }));
+  EXPECT_EQ(Log(), "now\n");
+  impatient.Start(kId, Script("")).IgnoreError();  // refused, but reaps what was given up
+  EXPECT_EQ(::waitpid(about.si_pid, nullptr, WNOHANG), -1);
+}
+
 TEST_F(JobsTest, AFolderThatCannotBeMadeIsUnavailableAndNamed) {
   WriteFile(folder_.path() + "/file", "");
   jobs_ = Jobs(folder_.path() + "/file", STAGELOAD_SHIM);

@@ -5,6 +5,8 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -255,6 +257,26 @@ TEST_F(StoreTest, WhatAnotherConnectionLocksIsUnavailableAndWorksLater) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("database is locked"));
   }
   EXPECT_TRUE(store->Commit({.added = {{Pending(1), {}}}, .changed = {}, .events = {}}).ok());
+}
+
+TEST_F(StoreTest, ADiskThatIsFullIsUnavailableAndNothingIsChanged) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Commit({.added = {{Pending(1), {}}}, .changed = {}, .events = {}}).ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = std::filesystem::file_size(path_ + "-wal") + 100;  // for half a page
+  signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status status =
+      store->Commit({.added = {{Pending(2), {}}}, .changed = {}, .events = {}});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(ReasonOf(status), kStoreFailed);
+  EXPECT_THAT(IdsOf(*store->List({})), ElementsAre(1));
+  EXPECT_TRUE(store->Commit({.added = {{Pending(2), {}}}, .changed = {}, .events = {}}).ok());
+  EXPECT_THAT(IdsOf(*store->List({})), ElementsAre(2, 1));
 }
 
 TEST_F(StoreTest, EventsAreStored) {
