@@ -1,0 +1,256 @@
+// stageloadd: the only place where its parts are built and wired, and where threads are made.
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/paths.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "daemon/config.h"
+#include "daemon/engine/engine.h"
+#include "daemon/host/host.h"
+#include "daemon/jobs/exit_watcher.h"
+#include "daemon/jobs/jobs.h"
+#include "daemon/rpc/listening_socket.h"
+#include "daemon/rpc/server.h"
+#include "daemon/store/store.h"
+#include "daemon/telemetry/hub.h"
+
+namespace stageload {
+namespace {
+
+constexpr std::size_t kLogFileBytes = 8 * 1024 * 1024;
+constexpr std::size_t kLogFiles = 4;
+constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
+
+struct Options {
+  std::optional<absl::Duration> idle_exit;
+  bool log_stderr = false;
+};
+
+// The signals that end the daemon are taken by main() alone. Blocked before the first thread, so
+// that every thread, gRPC's too, inherits the mask.
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+// Any thread may ask for the end; it comes as a signal would.
+void AskToEnd() { kill(getpid(), SIGTERM); }
+
+absl::Status MakePrivateFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("make ", path, ": ", error.message()));
+  if (chmod(path.c_str(), 0700) != 0) {
+    return absl::UnavailableError(absl::StrCat("chmod 700 ", path, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StartLog(const Paths& paths, const Options& options) {
+  const absl::Status folder = MakePrivateFolder(paths.logs);
+  if (!folder.ok()) return folder;
+  try {
+    std::vector<spdlog::sink_ptr> sinks = {std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
+        paths.logs + "/stageloadd.log", kLogFileBytes, kLogFiles)};
+    if (options.log_stderr) {
+      sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    }
+    auto logger = std::make_shared<spdlog::logger>("stageloadd", sinks.begin(), sinks.end());
+    logger->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(std::move(logger));
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::UnavailableError(absl::StrCat("open the log: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void LogEvent(const telemetry::Event& event) {
+  const bool bad = event.kind == "store_failed" || event.kind == "sample_failed" ||
+                   event.kind == "signal_refused";
+  const std::string job = event.job ? absl::StrCat(" job=", core::Value(*event.job)) : "";
+  spdlog::log(bad ? spdlog::level::err : spdlog::level::info, "{}{} {}", event.kind, job,
+              event.text);
+}
+
+absl::StatusOr<std::string> ShimPath() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::InternalError(absl::StrCat("read /proc/self/exe: ", error.message()));
+  const std::string shim = self.parent_path() / "stageload-shim";
+  if (access(shim.c_str(), X_OK) == 0) return shim;
+  return absl::NotFoundError(absl::StrCat("run ", shim, ": ", std::strerror(errno),
+                                          "; stageload-shim belongs beside stageloadd"));
+}
+
+// Everything that runs, in the order in which it is built; destroyed in reverse.
+class Daemon {
+ public:
+  absl::Status Start(const Paths& paths, const Options& options);
+  // Jobs run on. Callers that wait are told; all is on disk when this returns.
+  void Stop();
+
+ private:
+  engine::Engine::Options EngineOptions(const core::Config& config, const Options& options);
+  void StartThreads();
+
+  std::optional<rpc::ListeningSocket> socket_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<host::Host> host_ = host::NewLinuxHost({});
+  // For callers' questions about single processes, since the engine's host has one owner.
+  std::mutex asked_host_mutex_;
+  std::unique_ptr<host::Host> asked_host_ = host::NewLinuxHost({});
+  std::optional<jobs::Jobs> jobs_;
+  telemetry::Hub hub_{rpc::EncodeFrame};
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<jobs::ExitWatcher> exits_;
+  std::unique_ptr<rpc::Server> server_;
+  std::thread hub_thread_, exits_thread_, engine_thread_;
+};
+
+engine::Engine::Options Daemon::EngineOptions(const core::Config& config, const Options& options) {
+  engine::Engine::Options out;
+  out.config = config;
+  out.idle_exit = options.idle_exit;
+  out.on_idle = [] {
+    spdlog::info("leaving: nothing was asked or run for the idle time");
+    AskToEnd();
+  };
+  out.on_event = LogEvent;
+  return out;
+}
+
+absl::Status Daemon::Start(const Paths& paths, const Options& options) {
+  const absl::StatusOr<core::Config> config = LoadConfig(paths.config);
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<std::string> shim = ShimPath();
+  if (!shim.ok()) return shim.status();
+  // The lock is taken first: nothing below may be touched by two daemons.
+  absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Open(paths);
+  if (!socket.ok()) return socket.status();
+  socket_.emplace(*std::move(socket));
+  const absl::Status state = MakePrivateFolder(paths.state);
+  if (!state.ok()) return state;
+  const absl::Status log = StartLog(paths, options);
+  if (!log.ok()) return log;
+  absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store);
+  if (!store.ok()) return store.status();
+  store_ = *std::move(store);
+
+  jobs_.emplace(paths.jobs, *shim);
+  engine_ = std::make_unique<engine::Engine>(
+      EngineOptions(*config, options),
+      engine::Engine::Parts{host_.get(), store_.get(), &*jobs_, &hub_});
+  auto exits = jobs::ExitWatcher::Create(
+      [this](const core::ProcessIdentity& identity) { engine_->ProcessExited(identity); });
+  if (!exits.ok()) return exits.status();
+  exits_ = *std::move(exits);
+  engine_->SetExitWatcher(exits_.get());
+  const absl::Status restored = engine_->Restore();
+  if (!restored.ok()) return restored;
+
+  rpc::Parts parts;
+  parts.engine = engine_.get();
+  parts.hub = &hub_;
+  parts.find_process = [this](std::int32_t pid) {
+    const std::lock_guard<std::mutex> lock(asked_host_mutex_);
+    return asked_host_->Find(pid);
+  };
+  parts.on_shutdown = AskToEnd;
+  parts.state_directory = paths.state;
+  parts.start_time = absl::Now();
+  server_ = std::make_unique<rpc::Server>(std::move(parts));
+  StartThreads();
+  spdlog::info("stageloadd {} pid {} listens at {}", kVersion, getpid(), paths.socket);
+  return server_->Start(*socket_);
+}
+
+void Daemon::StartThreads() {
+  hub_thread_ = std::thread([this] { hub_.Run(); });
+  exits_thread_ = std::thread([this] { exits_->Run(); });
+  engine_thread_ = std::thread([this] { engine_->Run(); });
+}
+
+void Daemon::Stop() {
+  engine_->Stop();  // answers everybody who waits
+  server_->Stop(kShutdownWithin);
+  engine_thread_.join();
+  exits_->Stop();
+  exits_thread_.join();
+  hub_.Stop();
+  hub_thread_.join();
+  spdlog::info("stageloadd pid {} has left", getpid());
+  spdlog::shutdown();
+}
+
+int Run(const Options& options) {
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  umask(077);
+
+  const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
+  absl::Status status = paths.status();
+  Daemon daemon;
+  if (status.ok()) status = daemon.Start(*paths, options);
+  if (!status.ok()) {
+    std::cerr << "stageloadd: " << status.message() << std::endl;
+    // Threads may run by now; nothing they do may be waited for.
+    std::_Exit(1);
+  }
+  if (chdir("/") != 0) spdlog::warn("chdir /: {}", std::strerror(errno));
+  int taken = 0;
+  sigwait(&signals, &taken);
+  spdlog::info("ends on signal {}", taken);
+  daemon.Stop();
+  return 0;
+}
+
+}  // namespace
+}  // namespace stageload
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "stageloadd keeps several ML jobs on one machine from pushing each other into swap.");
+  std::string idle_exit;
+  stageload::Options options;
+  app.add_option("--idle-exit", idle_exit, "Leave after so long with nothing to do, such as 10m");
+  app.add_flag("--log-stderr", options.log_stderr, "Log to stderr too");
+  app.set_version_flag("--version", std::string("stageloadd ") + stageload::kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (!idle_exit.empty()) {
+    const absl::StatusOr<absl::Duration> duration = stageload::ParseDuration(idle_exit);
+    if (!duration.ok()) {
+      std::cerr << "stageloadd: --idle-exit: " << duration.status().message() << std::endl;
+      return 2;
+    }
+    options.idle_exit = *duration;
+  }
+  return stageload::Run(options);
+}

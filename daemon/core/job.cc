@@ -1,5 +1,7 @@
 #include "daemon/core/job.h"
 
+#include <cstddef>
+
 namespace stageload::core {
 
 const char* Name(JobState state) {
@@ -54,6 +56,20 @@ const char* Name(Reason reason) {
       return "LOST";
   }
   return "?";
+}
+
+std::string DisplayCommand(const std::vector<std::string>& argv) {
+  constexpr std::size_t kMost = 4096;
+  std::string command;
+  for (const std::string& word : argv) {
+    if (!command.empty()) command += ' ';
+    command += word;
+    if (command.size() > kMost) {
+      command.resize(kMost);
+      break;
+    }
+  }
+  return command;
 }
 
 }  // namespace stageload::core

@@ -71,6 +71,9 @@ struct JobSpec {
   std::vector<std::pair<int, std::uint64_t>> soft_limits;
 };
 
+// "python train.py": argv joined for display, cut at 4 KiB.
+std::string DisplayCommand(const std::vector<std::string>& argv);
+
 // One row: everything about a job but its spec. Times are wall times for people.
 struct JobRecord {
   JobId id{};

@@ -605,7 +605,7 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kJob;
   event.name = std::move(request.name);
-  event.command = DisplayCommand(request.spec.argv);
+  event.command = core::DisplayCommand(request.spec.argv);
   event.policy = request.policy;
   submissions_[event.token] = {std::move(request.spec), std::move(done)};
   Feed(event);

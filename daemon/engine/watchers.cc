@@ -80,18 +80,4 @@ void Watchers::EndAll(const absl::Status& status) {
   by_token_.clear();
 }
 
-std::string DisplayCommand(const std::vector<std::string>& argv) {
-  constexpr std::size_t kMost = 4096;
-  std::string command;
-  for (const std::string& word : argv) {
-    if (!command.empty()) command += ' ';
-    command += word;
-    if (command.size() > kMost) {
-      command.resize(kMost);
-      break;
-    }
-  }
-  return command;
-}
-
 }  // namespace stageload::engine

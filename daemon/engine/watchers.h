@@ -5,7 +5,6 @@
 #define STAGELOAD_DAEMON_ENGINE_WATCHERS_H_
 
 #include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,9 +41,6 @@ class Watchers {
   std::map<core::JobId, Watched> by_job_;
   std::map<Token, core::JobId> by_token_;
 };
-
-// "python train.py": argv joined for display, cut at 4 KiB.
-std::string DisplayCommand(const std::vector<std::string>& argv);
 
 }  // namespace stageload::engine
 

@@ -1,0 +1,36 @@
+#include "daemon/rpc/admin_service.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/version.h"
+
+namespace stageload::rpc {
+
+grpc::ServerUnaryReactor* AdminService::GetVersion(grpc::CallbackServerContext* context,
+                                                   const v1::GetVersionRequest*,
+                                                   v1::GetVersionResponse* response) {
+  response->set_version(kVersion);
+  response->set_pid(getpid());
+  response->set_start_time_ns(absl::ToUnixNanos(parts_.start_time));
+  response->set_api_level(kApiLevel);
+  response->set_state_directory(parts_.state_directory);
+  utsname system = {};
+  if (uname(&system) == 0) response->set_platform(system.sysname);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AdminService::Shutdown(grpc::CallbackServerContext* context,
+                                                 const v1::ShutdownRequest*,
+                                                 v1::ShutdownResponse* response) {
+  response->set_pid(getpid());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  // Stopping waits for calls that are being answered, this one too.
+  parts_.on_shutdown();
+  return reactor;
+}
+
+}  // namespace stageload::rpc

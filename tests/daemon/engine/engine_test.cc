@@ -239,8 +239,10 @@ TEST_F(EngineTest, WatcherOfAJobSeesEachStateOnceAndTheEndLast) {
 
 TEST_F(EngineTest, CancelEndsAWholeTreeAndSaysSo) {
   Life life(folder_, host_);
-  const auto job = life.Submit({"sh", "-c", "trap '' TERM; sleep 600 & sleep 600 & wait; wait"},
-                               {.grace = absl::Milliseconds(300)});
+  core::Policy policy;
+  policy.grace = absl::Milliseconds(300);
+  const auto job =
+      life.Submit({"sh", "-c", "trap '' TERM; sleep 600 & sleep 600 & wait; wait"}, policy);
   ASSERT_TRUE(job.ok());
   ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
   ASSERT_TRUE(life.Cancel(job->record.id).ok());

@@ -1,0 +1,364 @@
+#include "daemon/rpc/convert.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "base/text.h"
+#include "daemon/rpc/utf8.h"
+
+namespace stageload::rpc {
+namespace {
+
+constexpr Bytes kMaxSpec = MiB(2);  // argv and environment together
+constexpr std::size_t kMaxName = 256;
+constexpr int kMaxPage = 1000;
+constexpr int kDefaultPage = 100;
+
+absl::Status Invalid(const char* field, const std::string& text) {
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", text)), kInvalidField,
+                    field);
+}
+
+std::int64_t Nanoseconds(absl::Time time) { return absl::ToUnixNanos(time); }
+
+std::string BaseName(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::string base = slash == std::string::npos ? path : path.substr(slash + 1);
+  return base.empty() ? path : base;
+}
+
+absl::Status CheckName(const std::string& name) {
+  if (name.size() > kMaxName) {
+    return Invalid("name", absl::StrCat(name.size(), " bytes, the limit is ", kMaxName));
+  }
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (control) return Invalid("name", "holds a control character");
+  return absl::OkStatus();
+}
+
+template <typename Strings>
+absl::Status CheckNoNul(const char* field, const Strings& strings) {
+  for (const std::string& string : strings) {
+    if (string.find('\0') != std::string::npos) return Invalid(field, "holds a NUL byte");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const char* field,
+                            const google::protobuf::RepeatedPtrField<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].empty()) {
+    return Invalid(field, "empty; name the command to run");
+  }
+  return CheckNoNul(field, arguments);
+}
+
+absl::Status CheckEnvironment(const v1::SubmitJobRequest& request) {
+  for (const std::string& variable : request.environment()) {
+    const std::size_t equals = variable.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Invalid("environment", absl::StrCat("\"", ToUtf8(variable.substr(0, 100)),
+                                                 "\" is not of the form NAME=value"));
+    }
+  }
+  return CheckNoNul("environment", request.environment());
+}
+
+absl::Status CheckSize(const v1::SubmitJobRequest& request) {
+  Bytes size;
+  for (const std::string& s : request.arguments()) size += Bytes(static_cast<int>(s.size()) + 1);
+  for (const std::string& s : request.environment()) size += Bytes(static_cast<int>(s.size()) + 1);
+  if (size <= kMaxSpec) return absl::OkStatus();
+  return Invalid("arguments", absl::StrCat("arguments and environment take ", FormatBytes(size),
+                                           ", the limit is ", FormatBytes(kMaxSpec)));
+}
+
+absl::Status CheckFolder(const std::string& folder) {
+  if (folder.empty() || folder[0] != '/') {
+    return Invalid("working_directory",
+                   absl::StrCat("\"", ToUtf8(folder), "\" is not an absolute path"));
+  }
+  if (folder.find('\0') != std::string::npos) {
+    return Invalid("working_directory", "holds a NUL byte");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<core::JobSpec> ToSpec(const v1::SubmitJobRequest& request) {
+  for (const absl::Status& status :
+       {CheckArguments("arguments", request.arguments()), CheckEnvironment(request),
+        CheckFolder(request.working_directory()), CheckSize(request)}) {
+    if (!status.ok()) return status;
+  }
+  core::JobSpec spec;
+  spec.argv.assign(request.arguments().begin(), request.arguments().end());
+  spec.working_directory = request.working_directory();
+  spec.environment.assign(request.environment().begin(), request.environment().end());
+  if (request.has_umask()) {
+    if (request.umask() > 0777) {
+      return Invalid("umask", absl::StrCat(request.umask(), " is above 0777 (511)"));
+    }
+    spec.umask = request.umask();
+  }
+  for (const v1::ResourceLimit& limit : request.limits()) {
+    if (limit.resource() < 0 || limit.resource() > 31) {
+      return Invalid("limits.resource", absl::StrCat(limit.resource(), " is no resource limit"));
+    }
+    spec.soft_limits.emplace_back(limit.resource(), limit.soft());
+  }
+  return spec;
+}
+
+v1::Pressure ToProto(core::Pressure pressure) {
+  switch (pressure) {
+    case core::Pressure::kNormal:
+      return v1::PRESSURE_NORMAL;
+    case core::Pressure::kWarn:
+      return v1::PRESSURE_WARN;
+    case core::Pressure::kCritical:
+      return v1::PRESSURE_CRITICAL;
+  }
+  return v1::PRESSURE_UNSPECIFIED;
+}
+
+v1::BlockerKind ToProto(core::BlockerKind kind) {
+  switch (kind) {
+    case core::BlockerKind::kLevel:
+      return v1::BLOCKER_KIND_LEVEL;
+    case core::BlockerKind::kPressure:
+      return v1::BLOCKER_KIND_PRESSURE;
+    case core::BlockerKind::kSwapLimit:
+      return v1::BLOCKER_KIND_SWAP_LIMIT;
+    case core::BlockerKind::kMemory:
+      return v1::BLOCKER_KIND_MEMORY;
+    case core::BlockerKind::kStale:
+      return v1::BLOCKER_KIND_STALE;
+    case core::BlockerKind::kOrder:
+      return v1::BLOCKER_KIND_ORDER;
+  }
+  return v1::BLOCKER_KIND_UNSPECIFIED;
+}
+
+// The numbers of states and reasons are the same on both sides.
+v1::JobState ToProto(core::JobState state) { return static_cast<v1::JobState>(state); }
+v1::Reason ToProto(core::Reason reason) { return static_cast<v1::Reason>(reason); }
+static_assert(static_cast<int>(core::JobState::kPending) == v1::JOB_STATE_PENDING);
+static_assert(static_cast<int>(core::JobState::kUnknown) == v1::JOB_STATE_UNKNOWN);
+static_assert(static_cast<int>(core::Reason::kSwapBudget) == v1::REASON_SWAP_BUDGET);
+static_assert(static_cast<int>(core::Reason::kLost) == v1::REASON_LOST);
+
+void FillBlocker(const core::Blocker& blocker, v1::Blocker& out) {
+  out.set_kind(ToProto(blocker.kind));
+  out.set_read(blocker.read);
+  out.set_needed(blocker.needed);
+  out.set_text(blocker.text);
+}
+
+void FillPolicy(const core::Policy& policy, v1::Policy& out) {
+  out.set_wait_free_percent(policy.wait_free.value);
+  out.set_swap_budget_bytes(policy.swap_budget.count());
+  if (policy.swap_limit) out.set_swap_limit_bytes(policy.swap_limit->count());
+  out.set_kill_free_percent(policy.kill_free.value);
+  if (policy.memory) out.set_memory_bytes(policy.memory->count());
+  out.set_priority(policy.priority);
+  if (policy.start_timeout) {
+    out.set_start_timeout_ns(absl::ToInt64Nanoseconds(*policy.start_timeout));
+  }
+  out.set_grace_ns(absl::ToInt64Nanoseconds(policy.grace));
+}
+
+void FillHost(const core::HostSample& host, v1::HostSample& out) {
+  if (host.level) out.set_level_percent(host.level->value);
+  if (host.total) out.set_total_bytes(host.total->count());
+  if (host.available) out.set_available_bytes(host.available->count());
+  if (host.swap_used) out.set_swap_used_bytes(host.swap_used->count());
+  if (host.swap_total) out.set_swap_total_bytes(host.swap_total->count());
+  if (host.pressure) out.set_pressure(ToProto(*host.pressure));
+  if (host.compressed) out.set_compressed_bytes(host.compressed->count());
+  if (host.wired) out.set_wired_bytes(host.wired->count());
+}
+
+void FillClient(const telemetry::ClientFrame& client, v1::ClientSample& out) {
+  out.set_job_id(core::Value(client.job));
+  out.set_name(ToUtf8(client.name));
+  out.set_state(ToProto(client.state));
+  if (client.usage.footprint) out.set_footprint_bytes(client.usage.footprint->count());
+  if (client.usage.swapped) out.set_swapped_bytes(client.usage.swapped->count());
+  out.set_charge_bytes(client.charge.count());
+  out.set_swap_budget_bytes(client.swap_budget.count());
+  if (client.memory) out.set_memory_bytes(client.memory->count());
+  out.set_processes(client.processes);
+}
+
+void FillTimes(const core::JobRecord& record, v1::Job& out) {
+  out.set_submit_time_ns(Nanoseconds(record.submit_time));
+  if (record.start_time) out.set_start_time_ns(Nanoseconds(*record.start_time));
+  if (record.end_time) out.set_end_time_ns(Nanoseconds(*record.end_time));
+}
+
+void FillOutcome(const core::JobRecord& record, v1::Job& out) {
+  if (record.outcome.exit_code) out.set_exit_code(*record.outcome.exit_code);
+  if (record.outcome.signal) out.set_signal(*record.outcome.signal);
+}
+
+}  // namespace
+
+absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
+  core::Policy policy;
+  if (in.has_wait_free_percent()) policy.wait_free = Percent{in.wait_free_percent()};
+  if (in.has_swap_budget_bytes()) policy.swap_budget = Bytes(in.swap_budget_bytes());
+  if (in.has_swap_limit_bytes()) policy.swap_limit = Bytes(in.swap_limit_bytes());
+  if (in.has_kill_free_percent()) policy.kill_free = Percent{in.kill_free_percent()};
+  if (in.has_memory_bytes()) policy.memory = Bytes(in.memory_bytes());
+  if (in.has_priority()) policy.priority = in.priority();
+  if (in.has_start_timeout_ns()) policy.start_timeout = absl::Nanoseconds(in.start_timeout_ns());
+  if (in.has_grace_ns()) policy.grace = absl::Nanoseconds(in.grace_ns());
+  const absl::Status status = core::Validate(policy);
+  if (!status.ok()) return status;
+  return policy;
+}
+
+absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request) {
+  absl::StatusOr<core::JobSpec> spec = ToSpec(request);
+  if (!spec.ok()) return spec.status();
+  const absl::StatusOr<core::Policy> policy = ToPolicy(request.policy());
+  if (!policy.ok()) return policy.status();
+  if (absl::Status name = CheckName(request.name()); !name.ok()) return name;
+  engine::SubmitRequest out;
+  out.name = request.name().empty() ? BaseName(spec->argv[0]) : request.name();
+  out.policy = *policy;
+  out.spec = *std::move(spec);
+  return out;
+}
+
+absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request) {
+  if (request.pid() <= 0) {
+    return Invalid("pid", absl::StrCat(request.pid(), " is not a process id"));
+  }
+  absl::Status arguments = CheckArguments("arguments", request.arguments());
+  if (!arguments.ok()) return arguments;
+  const absl::StatusOr<core::Policy> policy = ToPolicy(request.policy());
+  if (!policy.ok()) return policy.status();
+  if (absl::Status name = CheckName(request.name()); !name.ok()) return name;
+  const std::vector<std::string> argv(request.arguments().begin(), request.arguments().end());
+  engine::GuardRequest out;
+  out.name = request.name().empty() ? BaseName(argv[0]) : request.name();
+  out.command = core::DisplayCommand(argv);
+  out.policy = *policy;
+  out.pid = request.pid();
+  return out;
+}
+
+absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request) {
+  if (request.has_exit_code() == request.has_signal()) {
+    return Invalid("exit_code", "say exactly one of exit_code and signal");
+  }
+  core::Outcome outcome;
+  if (request.has_exit_code()) {
+    if (request.exit_code() < 0 || request.exit_code() > 255) {
+      return Invalid("exit_code", absl::StrCat(request.exit_code(), " is not from 0 to 255"));
+    }
+    outcome.exit_code = request.exit_code();
+  }
+  if (request.has_signal()) {
+    if (request.signal() < 1 || request.signal() > 127) {
+      return Invalid("signal", absl::StrCat(request.signal(), " is not a signal"));
+    }
+    outcome.signal = request.signal();
+  }
+  if (request.has_start_errno()) outcome.start_errno = request.start_errno();
+  return outcome;
+}
+
+absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request) {
+  store::ListQuery query;
+  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
+    return Invalid("page_size", absl::StrCat(request.page_size(), " is not from 0 to ", kMaxPage));
+  }
+  query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  if (!request.page_token().empty()) {
+    const std::string& token = request.page_token();
+    std::int64_t before = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), before);
+    if (error != std::errc() || end != token.data() + token.size() || before < 1) {
+      return Invalid("page_token", "is not one that ListJobs gave out");
+    }
+    query.before = core::JobId{before};
+  }
+  for (const int state : request.states()) {
+    if (state < v1::JOB_STATE_PENDING || state > v1::JOB_STATE_UNKNOWN) {
+      return Invalid("states", absl::StrCat(state, " is no job state"));
+    }
+    query.states.push_back(static_cast<core::JobState>(state));
+  }
+  return query;
+}
+
+absl::StatusOr<core::JobId> ToJobId(std::int64_t id) {
+  if (id >= 1) return core::JobId{id};
+  return Invalid("id", absl::StrCat(id, " is not a job id; they start at 1"));
+}
+
+v1::Job ToProto(const engine::JobView& job) {
+  const core::JobRecord& record = job.record;
+  v1::Job out;
+  out.set_id(core::Value(record.id));
+  out.set_kind(record.kind == core::JobKind::kJob ? v1::JOB_KIND_JOB : v1::JOB_KIND_GUARD);
+  out.set_name(ToUtf8(record.name));
+  out.set_command(ToUtf8(record.command));
+  FillPolicy(record.policy, *out.mutable_policy());
+  out.set_state(ToProto(record.state));
+  out.set_reason(ToProto(record.reason));
+  out.set_reason_text(ToUtf8(record.reason_text));
+  FillOutcome(record, out);
+  FillTimes(record, out);
+  if (core::IsActive(record.state) && record.root) out.set_pid(record.root->pid);
+  out.set_charge_bytes(record.charge.count());
+  if (job.usage.footprint) out.set_footprint_bytes(job.usage.footprint->count());
+  if (record.peak_footprint) out.set_peak_footprint_bytes(record.peak_footprint->count());
+  for (const core::Blocker& blocker : job.blockers) FillBlocker(blocker, *out.add_blockers());
+  out.set_queue_position(job.queue_position);
+  out.set_working_directory(ToUtf8(job.working_directory));
+  out.set_log_directory(ToUtf8(job.folder));
+  return out;
+}
+
+v1::ListJobsResponse ToProto(const engine::JobPage& page) {
+  v1::ListJobsResponse out;
+  for (const engine::JobView& job : page.jobs) *out.add_jobs() = ToProto(job);
+  if (page.next) out.set_next_page_token(absl::StrCat(core::Value(*page.next)));
+  return out;
+}
+
+v1::Event ToProto(const telemetry::Event& event) {
+  v1::Event out;
+  out.set_kind(event.kind);
+  if (event.job) out.set_job_id(core::Value(*event.job));
+  out.set_text(ToUtf8(event.text));
+  out.set_time_ns(Nanoseconds(event.time));
+  return out;
+}
+
+v1::Frame ToProto(const telemetry::Frame& frame) {
+  v1::Frame out;
+  out.set_sequence(frame.sequence);
+  out.set_time_ns(Nanoseconds(frame.time.wall));
+  out.set_awake_ns(absl::ToInt64Nanoseconds(frame.time.awake));
+  out.set_interval_ns(absl::ToInt64Nanoseconds(frame.interval));
+  FillHost(frame.host, *out.mutable_host());
+  for (const telemetry::ClientFrame& client : frame.clients) {
+    FillClient(client, *out.add_clients());
+  }
+  out.set_pending(frame.pending);
+  out.set_active(frame.active);
+  for (const core::Blocker& blocker : frame.blockers) FillBlocker(blocker, *out.add_blockers());
+  for (const telemetry::Event& event : frame.events) *out.add_events() = ToProto(event);
+  out.set_reserved_bytes(frame.reserved.count());
+  return out;
+}
+
+}  // namespace stageload::rpc

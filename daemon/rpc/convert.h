@@ -1,0 +1,34 @@
+// Between the API's messages and the core's plain structs. What comes in is checked here, field by
+// field, before anything else sees it.
+//
+// Threading: pure functions.
+#ifndef STAGELOAD_DAEMON_RPC_CONVERT_H_
+#define STAGELOAD_DAEMON_RPC_CONVERT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/engine/engine.h"
+#include "daemon/telemetry/frame.h"
+#include "stageload/v1/admission_service.pb.h"
+#include "stageload/v1/job_service.pb.h"
+#include "stageload/v1/telemetry_service.pb.h"
+
+namespace stageload::rpc {
+
+// Errors are InvalidArgument with the field's path, the value and what would be right.
+absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& policy);
+absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request);
+absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request);
+absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request);
+absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request);
+absl::StatusOr<core::JobId> ToJobId(std::int64_t id);
+
+v1::Job ToProto(const engine::JobView& job);
+v1::ListJobsResponse ToProto(const engine::JobPage& page);
+v1::Frame ToProto(const telemetry::Frame& frame);
+v1::Event ToProto(const telemetry::Event& event);
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_CONVERT_H_

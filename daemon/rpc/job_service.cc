@@ -1,0 +1,88 @@
+#include "daemon/rpc/job_service.h"
+
+#include <utility>
+
+#include "daemon/rpc/convert.h"
+#include "daemon/rpc/job_streams.h"
+#include "daemon/rpc/log_stream.h"
+#include "daemon/rpc/unary.h"
+
+namespace stageload::rpc {
+namespace {
+
+// A stream that only says why there is none.
+template <typename Response>
+grpc::ServerWriteReactor<Response>* FailStream(const absl::Status& status) {
+  const auto stream = LatestStream<Response>::Create();
+  stream->End(status);
+  return stream.get();
+}
+
+jobs::LogStream ToLogStream(v1::LogStream stream) {
+  if (stream == v1::LOG_STREAM_STDOUT) return jobs::LogStream::kStdout;
+  if (stream == v1::LOG_STREAM_STDERR) return jobs::LogStream::kStderr;
+  return jobs::LogStream::kBoth;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* context,
+                                                const v1::SubmitJobRequest* request,
+                                                v1::SubmitJobResponse* response) {
+  absl::StatusOr<engine::SubmitRequest> submit = ToSubmit(*request);
+  if (!submit.ok()) return Fail(context, submit.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->Submit(*std::move(submit), AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
+                                             const v1::GetJobRequest* request,
+                                             v1::GetJobResponse* response) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return Fail(context, id.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->Get(*id, AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
+                                               const v1::ListJobsRequest* request,
+                                               v1::ListJobsResponse* response) {
+  absl::StatusOr<store::ListQuery> query = ToListQuery(*request);
+  if (!query.ok()) return Fail(context, query.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->List(*std::move(query), [reactor, response](absl::StatusOr<engine::JobPage> page) {
+    if (page.ok()) *response = ToProto(*page);
+    reactor->Finish(ToGrpc(page.status()));
+  });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::WaitJobResponse>* JobService::WaitJob(
+    grpc::CallbackServerContext*, const v1::WaitJobRequest* request) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return FailStream<v1::WaitJobResponse>(id.status());
+  const auto stream = LatestStream<v1::WaitJobResponse>::Create();
+  FollowJob(parts_.engine, *id, stream, nullptr);
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
+                                                const v1::CancelJobRequest* request,
+                                                v1::CancelJobResponse* response) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return Fail(context, id.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->Cancel(*id, AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
+    grpc::CallbackServerContext*, const v1::ReadLogsRequest* request) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return FailStream<v1::ReadLogsResponse>(id.status());
+  return StreamLog(parts_.engine, *id, ToLogStream(request->stream()), request->follow());
+}
+
+}  // namespace stageload::rpc

@@ -1,0 +1,39 @@
+// JobService of one connection.
+//
+// Threading: gRPC's threads.
+#ifndef STAGELOAD_DAEMON_RPC_JOB_SERVICE_H_
+#define STAGELOAD_DAEMON_RPC_JOB_SERVICE_H_
+
+#include "daemon/rpc/parts.h"
+#include "stageload/v1/job_service.grpc.pb.h"
+
+namespace stageload::rpc {
+
+class JobService final : public v1::JobService::CallbackService {
+ public:
+  explicit JobService(const Parts& parts) : parts_(parts) {}
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerWriteReactor<v1::WaitJobResponse>* WaitJob(
+      grpc::CallbackServerContext* context, const v1::WaitJobRequest* request) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response) override;
+  grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(
+      grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) override;
+
+ private:
+  const Parts& parts_;
+};
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_JOB_SERVICE_H_

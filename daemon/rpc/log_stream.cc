@@ -1,0 +1,135 @@
+#include "daemon/rpc/log_stream.h"
+
+#include <grpcpp/alarm.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/rpc/status.h"
+
+namespace stageload::rpc {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAgain{100};
+
+// Its steps (a look at the log, a write, a rest) follow one another, each started by the one
+// before, so only what OnCancel and the job's watcher touch is shared.
+class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsResponse> {
+ public:
+  static LogStreamReactor* Start(engine::Engine* engine, core::JobId id, jobs::LogStream which,
+                                 bool follow) {
+    std::shared_ptr<LogStreamReactor> stream(new LogStreamReactor(engine, id, which, follow));
+    stream->self_ = stream;
+    engine->Get(id,
+                [stream](absl::StatusOr<engine::JobView> job) { stream->Open(std::move(job)); });
+    return stream.get();
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) cancelled_ = true;
+    Next();
+  }
+
+  void OnCancel() override {
+    cancelled_ = true;
+    const std::lock_guard<std::mutex> lock(alarm_mutex_);
+    if (alarm_) alarm_->Cancel();  // wakes a rest; nothing else is waited for here
+  }
+
+  void OnDone() override {
+    if (token_) engine_->Unwatch(*token_);
+    const std::shared_ptr<LogStreamReactor> self = std::move(self_);
+  }
+
+ private:
+  LogStreamReactor(engine::Engine* engine, core::JobId id, jobs::LogStream which, bool follow)
+      : engine_(engine), id_(id), which_(which), follow_(follow) {}
+
+  void Open(absl::StatusOr<engine::JobView> job) {
+    if (!job.ok()) return Finish(ToGrpc(job.status()));
+    if (job->record.kind == core::JobKind::kGuard) {
+      return Finish(ToGrpc(absl::FailedPreconditionError(
+          absl::StrCat("job ", core::Value(id_),
+                       " is a guarded command; its output went to its own terminal"))));
+    }
+    reader_.emplace(job->folder, which_);
+    if (follow_) {
+      token_ = engine_->NewWatchToken();
+      engine_->Watch(*token_, id_,
+                     [stream = self_](const absl::StatusOr<engine::JobView>& changed) {
+                       if (!changed.ok()) stream->broken_ = true;
+                       if (!changed.ok() || core::IsEnd(changed->record.state)) {
+                         stream->ended_ = true;
+                       }
+                     });
+    } else {
+      ended_ = true;
+    }
+    // Not here: this is the engine's thread, and a log may lie on a slow disk.
+    Rest(std::chrono::milliseconds(0));
+  }
+
+  void Next() {
+    if (cancelled_)
+      return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    // Read before the log is: what was written before the end is then in it.
+    const bool ended = ended_;
+    absl::StatusOr<std::optional<jobs::LogPiece>> piece = reader_->Next();
+    if (!piece.ok()) return Finish(ToGrpc(piece.status()));
+    if (piece->has_value()) return Write(*std::move(*piece));
+    if (broken_) {
+      return Finish(
+          ToGrpc(WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown)));
+    }
+    if (ended) return Finish(grpc::Status::OK);
+    Rest(kLookAgain);
+  }
+
+  void Write(jobs::LogPiece piece) {
+    response_.set_stream(piece.stream == jobs::LogStream::kStderr ? v1::LOG_STREAM_STDERR
+                                                                  : v1::LOG_STREAM_STDOUT);
+    response_.set_time_ns(absl::ToUnixNanos(piece.time));
+    response_.set_dropped_bytes(piece.dropped.count());
+    response_.set_data(piece.data.data(), piece.data.size());
+    StartWrite(&response_);
+  }
+
+  void Rest(std::chrono::milliseconds duration) {
+    const std::lock_guard<std::mutex> lock(alarm_mutex_);
+    // A cancel that came before the alarm was set must not wait for it to ring by itself.
+    const auto at =
+        std::chrono::system_clock::now() + (cancelled_ ? std::chrono::milliseconds(0) : duration);
+    // A new one each time: the old one may be ringing, which is how we got here.
+    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_->Set(at, [this](bool) { Next(); });
+  }
+
+  engine::Engine* const engine_;
+  const core::JobId id_;
+  const jobs::LogStream which_;
+  const bool follow_;
+  std::shared_ptr<LogStreamReactor> self_;  // until OnDone
+  std::optional<jobs::LogReader> reader_;
+  std::optional<engine::Engine::WatchToken> token_;
+  v1::ReadLogsResponse response_;
+  std::atomic<bool> ended_ = false;
+  std::atomic<bool> broken_ = false;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex alarm_mutex_;
+  std::unique_ptr<grpc::Alarm> alarm_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine, core::JobId id,
+                                                          jobs::LogStream which, bool follow) {
+  return LogStreamReactor::Start(engine, id, which, follow);
+}
+
+}  // namespace stageload::rpc

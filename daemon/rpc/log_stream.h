@@ -1,0 +1,22 @@
+// ReadLogs: a job's output, piece by piece, as fast as the caller takes it and no faster.
+//
+// Threading: see log_stream.cc.
+#ifndef STAGELOAD_DAEMON_RPC_LOG_STREAM_H_
+#define STAGELOAD_DAEMON_RPC_LOG_STREAM_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include "daemon/core/ids.h"
+#include "daemon/engine/engine.h"
+#include "daemon/jobs/log.h"
+#include "stageload/v1/job_service.pb.h"
+
+namespace stageload::rpc {
+
+// Owns itself; gRPC ends it.
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine, core::JobId id,
+                                                          jobs::LogStream which, bool follow);
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_LOG_STREAM_H_

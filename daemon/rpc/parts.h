@@ -1,0 +1,32 @@
+// What the services of all connections share. None of it belongs to rpc/.
+//
+// Threading: set once, before the first connection.
+#ifndef STAGELOAD_DAEMON_RPC_PARTS_H_
+#define STAGELOAD_DAEMON_RPC_PARTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/engine/engine.h"
+#include "daemon/host/host.h"
+#include "daemon/telemetry/hub.h"
+
+namespace stageload::rpc {
+
+struct Parts {
+  engine::Engine* engine = nullptr;
+  telemetry::Hub* hub = nullptr;
+  // The process that has a pid now; called from any thread.
+  std::function<absl::StatusOr<host::Process>(std::int32_t pid)> find_process;
+  // Called once an answer to Shutdown is on its way.
+  std::function<void()> on_shutdown;
+  std::string state_directory;
+  absl::Time start_time;
+};
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_PARTS_H_

@@ -1,0 +1,41 @@
+#include "daemon/rpc/server.h"
+
+#include <utility>
+
+#include "base/error_reason.h"
+#include "daemon/rpc/open_streams.h"
+#include "daemon/rpc/services.h"
+#include "daemon/rpc/transport.h"
+
+namespace stageload::rpc {
+
+class Server::Impl {
+ public:
+  explicit Impl(Parts parts) : parts_(std::move(parts)), transport_(TransportOptions()) {}
+
+  absl::Status Start(int fd) { return transport_.Start(fd); }
+  void Stop(absl::Duration within) {
+    streams_.EndAll(
+        WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown));
+    transport_.Stop(within);
+  }
+
+ private:
+  Transport::Options TransportOptions() {
+    Transport::Options options;
+    options.services = [this](const Peer& peer) { return MakeServices(parts_, peer, streams_); };
+    return options;
+  }
+
+  const Parts parts_;
+  OpenStreams streams_;
+  Transport transport_;  // first to go
+};
+
+Server::Server(Parts parts) : impl_(std::make_unique<Impl>(std::move(parts))) {}
+Server::~Server() = default;
+
+absl::Status Server::Start(const ListeningSocket& socket) { return impl_->Start(socket.fd()); }
+void Server::Stop(absl::Duration within) { impl_->Stop(within); }
+
+}  // namespace stageload::rpc

@@ -1,0 +1,39 @@
+// The API on its socket. No gRPC in this header, so that main.cc need not see any.
+//
+// Threading: Start() and Stop() from one thread.
+#ifndef STAGELOAD_DAEMON_RPC_SERVER_H_
+#define STAGELOAD_DAEMON_RPC_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/rpc/listening_socket.h"
+#include "daemon/rpc/parts.h"
+#include "daemon/telemetry/frame.h"
+
+namespace stageload::rpc {
+
+class Server {
+ public:
+  explicit Server(Parts parts);
+  ~Server();
+
+  // Serves from now on; `socket` outlives the server.
+  absl::Status Start(const ListeningSocket& socket);
+  // Tells every open stream that we shut down, then closes all connections. The engine has been
+  // told to stop before, so that whoever waits for it is answered.
+  void Stop(absl::Duration within);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The hub's encoder: a frame as GetSnapshot and WatchTelemetry send it.
+std::string EncodeFrame(const telemetry::Frame& frame);
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_SERVER_H_

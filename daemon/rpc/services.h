@@ -1,0 +1,28 @@
+// All services of one connection.
+//
+// Threading: any thread.
+#ifndef STAGELOAD_DAEMON_RPC_SERVICES_H_
+#define STAGELOAD_DAEMON_RPC_SERVICES_H_
+
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/rpc/open_streams.h"
+#include "daemon/rpc/parts.h"
+#include "daemon/rpc/peer.h"
+
+namespace stageload::rpc {
+
+// `parts` and `streams` outlive the connection.
+std::vector<std::unique_ptr<grpc::Service>> MakeServices(const Parts& parts, const Peer& peer,
+                                                         OpenStreams& streams);
+
+// Their full names, "stageload.v1.JobService".
+const std::vector<std::string>& ServiceNames();
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_SERVICES_H_
