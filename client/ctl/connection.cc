@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
+#include "base/version.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/errors.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
@@ -65,16 +66,16 @@ absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
 // One line when this program and the daemon are not of one age. Never on stdout.
 void TellSkew(const v1::GetVersionResponse& daemon) {
   if (daemon.api_level() == kApiLevel) return;
+  const std::string theirs = absl::StrCat("the running daemon (", std::string(daemon.version()),
+                                          ", API level ", daemon.api_level(), ")");
+  const std::string ours = absl::StrCat("this program (", kVersion, ", API level ", kApiLevel, ")");
   if (daemon.api_level() < kApiLevel) {
-    Note(absl::StrCat(
-        "the running daemon is older (", daemon.version(), ", API level ", daemon.api_level(),
-        ") than this program (" STAGELOAD_VERSION ", API level ", kApiLevel,
-        "); restart it: `stageloadctl daemon stop`, then `stageloadctl daemon start`"));
+    Note(
+        absl::StrCat(theirs, " is older than ", ours,
+                     "; restart it: `stageloadctl daemon stop`, then `stageloadctl daemon start`"));
     return;
   }
-  Note(absl::StrCat("this program (" STAGELOAD_VERSION ", API level ", kApiLevel,
-                    ") is older than the running daemon (", daemon.version(), ", API level ",
-                    daemon.api_level(), "); install the newer stageloadctl"));
+  Note(absl::StrCat(ours, " is older than ", theirs, "; install the newer stageloadctl"));
 }
 
 absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel) {

@@ -22,9 +22,6 @@
 
 namespace stageload::ctl {
 
-// GetVersionResponse.api_level that this program was built for.
-inline constexpr int kApiLevel = 1;
-
 // How long a call that only asks or tells may take.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 

@@ -46,17 +46,15 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Admission
 }  // namespace
 
 void AddGuard(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "guard",
-      "wait for room, run a command here, stop it over its budget: guard [OPTIONS] -- COMMAND "
-      "[ARG...]");
+  CLI::App* command =
+      app.add_subcommand("guard", "wait for room, run a command here, stop it over its budget");
   const auto options = std::make_shared<AdmissionOptions>();
   AddAdmissionOptions(*command, *options, "30m");
-  command->footer(
+  TakesCommand(
+      *command, invocation,
       "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"
       "command first, then exit 128+n. If this process is killed, the daemon goes on watching the\n"
       "command.");
-  invocation.takers.push_back(command);
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Guard(invocation, *command, *options); };
   });

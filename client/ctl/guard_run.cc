@@ -102,7 +102,13 @@ v1::GuardRequest GuardRun::Request() const {
 
 std::optional<int> GuardRun::AwaitRoom() {
   while (true) {
-    const std::optional<GuardEvent> event = events_.Pop(absl::InfiniteDuration());
+    const std::optional<GuardEvent> event =
+        events_.Pop(child_status_ ? kVerdictTimeout : absl::InfiniteDuration());
+    if (!event) {
+      progress_.Clear();
+      Note("the command's process was ended while it waited for room");
+      return std::max(ExitCodeOfWait(*child_status_), kExitOther);
+    }
     if (const auto* answered = std::get_if<Answered>(&*event)) {
       job_ = answered->job;
       if (job_.state() == v1::JOB_STATE_PENDING) {
@@ -130,10 +136,8 @@ std::optional<int> GuardRun::AwaitRoom() {
       return ExitOfSignal(signalled->number);
     }
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
-      if (WIFSTOPPED(changed->wait_status)) continue;
-      progress_.Clear();
-      Note("the command's process was ended while it waited for room");
-      return std::max(ExitCodeOfWait(changed->wait_status), kExitOther);
+      // The daemon may have admitted it and stopped it at once, and its word be still under way.
+      if (!WIFSTOPPED(changed->wait_status)) child_status_ = changed->wait_status;
     }
   }
 }
@@ -143,8 +147,8 @@ std::optional<int> GuardRun::TellNoRoom() {
     Note(EndLine(job_));
     return std::max(ExitCodeOf(job_), kExitOther);
   }
-  Note(absl::StrCat("no room: ", ReasonLine(job_)));
-  for (const std::string& blocker : progress_.Last()) Note(absl::StrCat("  ", blocker));
+  Note(job_.reason_text().empty() ? "no room before the start timeout"
+                                  : std::string(job_.reason_text()));
   return kExitNoRoom;
 }
 

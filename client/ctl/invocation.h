@@ -28,6 +28,10 @@ struct Invocation {
 // Says on stderr what is wrong and where the help is; returns 2.
 int UsageError(const Invocation& invocation, const CLI::App& command, const std::string& what);
 
+// Makes a command line of the user's follow the options of `command`, also in its usage line;
+// `notes` go under its help, before what holds for all commands.
+void TakesCommand(CLI::App& command, Invocation& invocation, const std::string& notes = "");
+
 // Each adds one command to `app`, in the file of its name. The invocation outlives the action.
 void AddSubmit(CLI::App& app, Invocation& invocation);
 void AddRun(CLI::App& app, Invocation& invocation);

@@ -8,20 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 
 namespace stageload::ctl {
-
-int UsageError(const Invocation& invocation, const CLI::App& command, const std::string& what) {
-  Note(what);
-  const std::string name = command.get_parent() == nullptr ? "" : command.get_name() + " ";
-  Note(absl::StrCat("see ", invocation.program, " ", name, "--help"));
-  return kExitUsage;
-}
 
 namespace {
 
@@ -65,10 +57,10 @@ bool AutostartForbidden() {
   return value != nullptr && *value != '\0' && std::string(value) != "0";
 }
 
-// The deepest command that was named, whose --help explains the error.
-const CLI::App& Named(const CLI::App& app) {
-  const std::vector<CLI::App*> named = const_cast<CLI::App&>(app).get_subcommands();
-  return named.empty() ? app : *named.front();
+// The deepest command that was named: its --help explains the error.
+const CLI::App& Named(CLI::App& app) {
+  const std::vector<CLI::App*> named = app.get_subcommands();
+  return named.empty() ? app : Named(*named.front());
 }
 
 int Run(int argc, char** argv) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,9 +32,8 @@ void Progress::Waiting(const v1::Job& job) {
   const std::lock_guard lock(mutex_);
   // Queued and not yet looked at: there is nothing to say.
   if (lines.empty()) return;
-  last_ = std::move(lines);
   const std::string text =
-      absl::StrCat("stageload: job ", job.id(), " waits: ", absl::StrJoin(last_, "; "));
+      absl::StrCat("stageload: job ", job.id(), " waits: ", absl::StrJoin(lines, "; "));
   if (terminal_) {
     shown_ = true;
     const std::size_t width = TerminalWidth(STDERR_FILENO);
@@ -50,11 +50,6 @@ void Progress::Clear() {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(shown_, false)) return;
   (void)WriteAll(STDERR_FILENO, kEraseLine);
-}
-
-std::vector<std::string> Progress::Last() const {
-  const std::lock_guard lock(mutex_);
-  return last_;
 }
 
 }  // namespace stageload::ctl

@@ -7,7 +7,6 @@
 
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "stageload/v1/job.pb.h"
 
@@ -25,15 +24,12 @@ class Progress {
   void Waiting(const v1::Job& job);
   // Takes the line away, before anything else is printed.
   void Clear();
-  // What blocked it when it was last seen, one line each.
-  std::vector<std::string> Last() const;
 
  private:
   const bool terminal_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   bool shown_ = false;
   std::string kinds_;  // of the line printed last
-  std::vector<std::string> last_;
 };
 
 }  // namespace stageload::ctl

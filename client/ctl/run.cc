@@ -48,16 +48,14 @@ int Run(const Invocation& invocation, const CLI::App& command, const JobOptions&
 }  // namespace
 
 void AddRun(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "run",
-      "queue a command, copy its output here, exit with its code: run [OPTIONS] -- COMMAND "
-      "[ARG...]");
+  CLI::App* command =
+      app.add_subcommand("run", "queue a command, copy its output here, exit with its code");
   const auto options = std::make_shared<JobOptions>();
   AddJobOptions(*command, *options);
-  command->footer(
+  TakesCommand(
+      *command, invocation,
       "Ctrl-C or SIGTERM cancels the job, waits for its end and exits 130 or 143. If this command\n"
       "is killed or its terminal goes away, the job runs on; `logs -f ID` and `wait ID` find it.");
-  invocation.takers.push_back(command);
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Run(invocation, *command, *options); };
   });

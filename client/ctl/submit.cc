@@ -53,15 +53,14 @@ absl::StatusOr<v1::Job> SubmitJob(const Connection& connection,
 }
 
 void AddSubmit(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "submit", "queue a command and print its id: submit [OPTIONS] -- COMMAND [ARG...]");
+  CLI::App* command = app.add_subcommand("submit", "queue a command and print its id");
   const auto options = std::make_shared<Options>();
   AddJobOptions(*command, options->job);
   command->add_flag("--wait", options->wait, "wait for its end and exit with its code");
   command->add_flag("--follow", options->follow,
                     "--wait, and copy its output; Ctrl-C leaves it running");
   command->add_flag("--json", options->json, "print the job instead of its id");
-  invocation.takers.push_back(command);
+  TakesCommand(*command, invocation);
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Submit(invocation, *command, *options); };
   });

@@ -1,4 +1,6 @@
 // stageloadctl version: this program's and, where one runs, the daemon's.
+#include "base/version.h"
+
 #include <memory>
 #include <string>
 
@@ -21,7 +23,7 @@ int Version(const Invocation& invocation, bool json) {
     return Fail(connection.status());
   }
   if (json) {
-    const Json client{{"version", STAGELOAD_VERSION}, {"api_level", kApiLevel}};
+    const Json client{{"version", std::string(kVersion)}, {"api_level", kApiLevel}};
     const Json document{{"client", client},
                         {"daemon", connection.ok() ? ToJson(connection->version) : Json()}};
     return Out(Document(document)) ? kExitOk : kExitOther;
@@ -30,9 +32,8 @@ int Version(const Invocation& invocation, bool json) {
                                  ? absl::StrCat(std::string(connection->version.version()),
                                                 " (pid ", connection->version.pid(), ")")
                                  : "not running";
-  return Out(absl::StrCat("stageloadctl " STAGELOAD_VERSION "\nstageloadd   ", daemon, "\n"))
-             ? kExitOk
-             : kExitOther;
+  return Out(absl::StrCat("stageloadctl ", kVersion, "\nstageloadd   ", daemon, "\n")) ? kExitOk
+                                                                                       : kExitOther;
 }
 
 }  // namespace

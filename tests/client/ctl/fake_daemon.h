@@ -1,0 +1,79 @@
+// A daemon whose every answer the test writes, on a real socket in a folder of its own.
+//
+// Threading: handlers run on gRPC's threads; set them before a program is started.
+#ifndef STAGELOAD_TESTS_CLIENT_CTL_FAKE_DAEMON_H_
+#define STAGELOAD_TESTS_CLIENT_CTL_FAKE_DAEMON_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stageload/v1/admin_service.grpc.pb.h"
+#include "stageload/v1/admission_service.grpc.pb.h"
+#include "stageload/v1/job_service.grpc.pb.h"
+
+namespace stageload::ctl {
+
+// The daemon's side of one guard.
+class GuardScript {
+ public:
+  GuardScript(const v1::GuardRequest& asked, grpc::ServerContext& context,
+              grpc::ServerWriter<v1::GuardResponse>& writer)
+      : request(asked), context_(context), writer_(writer) {}
+
+  void Send(v1::JobState state, v1::Reason reason = v1::REASON_UNSPECIFIED,
+            const std::string& text = "", const std::string& blocker = "");
+  // Until the client gives the call up; false after 20 s.
+  bool AwaitCancelled() const;
+
+  const v1::GuardRequest& request;
+
+ private:
+  grpc::ServerContext& context_;
+  grpc::ServerWriter<v1::GuardResponse>& writer_;
+};
+
+class FakeDaemon {
+ public:
+  using OnGuard = std::function<grpc::Status(GuardScript&)>;
+
+  FakeDaemon();
+  ~FakeDaemon();
+
+  const std::string& home() const { return home_; }
+  void Stop();  // as if it were killed
+
+  OnGuard on_guard;
+  std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> on_submit;
+  std::vector<v1::Job> jobs;  // what GetJob, ListJobs and WaitJob answer with
+  std::vector<v1::ReadLogsResponse> log;
+  int api_level = 1;
+
+  // The exit that the guard reported; nothing after 20 s.
+  std::optional<v1::ReportExitRequest> AwaitReport();
+
+ private:
+  class Admin;
+  class Admission;
+  class JobCalls;
+
+  std::string home_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<v1::ReportExitRequest> report_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A failure as the daemon sends it.
+grpc::Status Failure(grpc::StatusCode code, const std::string& message, const std::string& reason);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_TESTS_CLIENT_CTL_FAKE_DAEMON_H_
