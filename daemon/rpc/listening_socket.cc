@@ -1,3 +1,4 @@
+// The lock comes first: who holds it may take a socket file that nobody listens at for a leftover.
 #include "daemon/rpc/listening_socket.h"
 
 #include <fcntl.h>
@@ -7,44 +8,180 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/rpc/private_folder.h"
 
 namespace stageload::rpc {
 namespace {
 
-absl::Status Failed(const char* what, const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
+constexpr int kLockTries = 10;
+
+bool SameFile(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-std::string FolderOf(const std::string& path) {
-  return std::filesystem::path(path).parent_path().string();
+absl::Status CheckFolderOf(const std::string& file, const std::string& user_home) {
+  const auto slash = file.find_last_of('/');
+  const std::string folder = file.substr(0, slash == std::string::npos ? 0 : slash);
+  struct stat found {
+  }, home{};
+  const bool is_home = !user_home.empty() && ::stat(folder.c_str(), &found) == 0 &&
+                       ::stat(user_home.c_str(), &home) == 0 && SameFile(found, home);
+  return MakePrivateFolder(folder, is_home ? Readable::kByAnyone : Readable::kByOwnerOnly);
 }
 
-// What the lock's holder wrote into it; "?" in the moment before it has.
-std::string ReadPid(int lock) {
-  char text[32] = {};
-  const ssize_t size = pread(lock, text, sizeof text - 1, 0);
-  std::string pid(text, size > 0 ? static_cast<std::size_t>(size) : 0);
-  while (!pid.empty() && pid.back() == '\n') pid.pop_back();
-  return pid.empty() ? "?" : pid;
+// The pid that the holder wrote, or "unknown".
+std::string HolderOf(int lock) {
+  char buffer[32];
+  const ssize_t got = ::pread(lock, buffer, sizeof(buffer), 0);
+  std::string text(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
+  text.resize(std::min(text.size(), text.find('\n')));
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  return !text.empty() && std::all_of(text.begin(), text.end(), digit) ? text : "unknown";
+}
+
+absl::Status WritePid(int lock, const std::string& path) {
+  const std::string text = absl::StrCat(::getpid(), "\n");
+  if (::ftruncate(lock, 0) != 0 ||
+      ::pwrite(lock, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return absl::ErrnoToStatus(errno, "write our pid to " + path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NotAPlainFile(const std::string& path) {
+  return absl::FailedPreconditionError(path + " is not a plain file; remove it and start again");
+}
+
+// Aborted when another file has taken its place by now.
+absl::Status LockNow(int lock, const std::string& path) {
+  struct stat opened {
+  }, named{};
+  if (::fstat(lock, &opened) != 0) return absl::ErrnoToStatus(errno, "look at " + path);
+  if (!S_ISREG(opened.st_mode)) return NotAPlainFile(path);
+  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, "lock " + path);
+    return absl::AlreadyExistsError(
+        absl::StrCat("another stageloadd (pid ", HolderOf(lock), ") runs on this home: ", path));
+  }
+  if (::lstat(path.c_str(), &named) != 0 || !SameFile(opened, named)) {
+    return absl::AbortedError(path + " was replaced while it was locked; start again");
+  }
+  return WritePid(lock, path);
+}
+
+absl::StatusOr<int> TakeLock(const std::string& path) {
+  absl::Status status;
+  for (int tries = 0; tries < kLockTries; ++tries) {
+    // O_NONBLOCK: a FIFO in its place must not make us wait.
+    const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                            S_IRUSR | S_IWUSR);
+    if (lock < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO)) {
+      return NotAPlainFile(path);
+    }
+    if (lock < 0) return absl::ErrnoToStatus(errno, "open " + path);
+    status = LockNow(lock, path);
+    if (status.ok()) return lock;
+    ::close(lock);
+    if (!absl::IsAborted(status)) break;
+  }
+  return status;
+}
+
+sockaddr_un Address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  return address;
+}
+
+absl::StatusOr<int> NewSocket() {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "make a Unix socket");
+  if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+    const int failed = errno;
+    ::close(fd);
+    return absl::ErrnoToStatus(failed, "set up a Unix socket");
+  }
+  return fd;
+}
+
+// A daemon of another home may have been given this socket path too: its socket must stay.
+absl::StatusOr<bool> SomebodyListens(const std::string& path) {
+  const auto fd = NewSocket();
+  if (!fd.ok()) return fd.status();
+  const sockaddr_un address = Address(path);
+  const int failed =
+      ::connect(*fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+  ::close(*fd);
+  return failed != ECONNREFUSED && failed != ENOENT;
+}
+
+absl::Status RemoveStale(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, "look at " + path);
+  }
+  if (!S_ISSOCK(found.st_mode)) {
+    return absl::FailedPreconditionError(
+        path + " is in the way of the socket and is not one; move it away");
+  }
+  const auto listens = SomebodyListens(path);
+  if (!listens.ok()) return listens.status();
+  if (*listens) {
+    return absl::AlreadyExistsError(absl::StrCat("another process listens at ", path,
+                                                 "; stop it or set another STAGELOAD_SOCKET"));
+  }
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return absl::ErrnoToStatus(errno, "remove the old socket " + path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bind(int fd, const std::string& path) {
+  const sockaddr_un address = Address(path);
+  // The folder keeps others out; the mode does so too, from the first moment.
+  const mode_t before = ::umask(S_IXUSR | S_IRWXG | S_IRWXO);
+  const int failed =
+      ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+  ::umask(before);
+  return failed == 0 ? absl::OkStatus() : absl::ErrnoToStatus(failed, "bind the socket " + path);
 }
 
 }  // namespace
 
-absl::StatusOr<ListeningSocket> ListeningSocket::Open(const Paths& paths) {
+absl::StatusOr<ListeningSocket> ListeningSocket::Open(const Paths& paths,
+                                                      const std::string& user_home) {
+  if (auto status = CheckSocketPath(paths.socket); !status.ok()) return status;
+  for (const std::string& file : {paths.lock, paths.socket}) {
+    if (auto status = CheckFolderOf(file, user_home); !status.ok()) return status;
+  }
   ListeningSocket socket;
-  absl::Status status = CheckSocketPath(paths.socket);
-  if (status.ok()) status = EnsurePrivateFolder(FolderOf(paths.lock));
-  if (status.ok()) status = EnsurePrivateFolder(FolderOf(paths.socket));
-  if (status.ok()) status = socket.Lock(paths.lock);
-  if (status.ok()) status = socket.Listen(paths.socket);
-  if (!status.ok()) return status;
+  const auto lock = TakeLock(paths.lock);
+  if (!lock.ok()) return lock.status();
+  socket.lock_ = *lock;
+  if (auto status = RemoveStale(paths.socket); !status.ok()) return status;
+  const auto fd = NewSocket();
+  if (!fd.ok()) return fd.status();
+  socket.fd_ = *fd;
+  if (auto status = Bind(*fd, paths.socket); !status.ok()) return status;
+  struct stat made {};
+  if (::lstat(paths.socket.c_str(), &made) != 0) {
+    return absl::ErrnoToStatus(errno, "look at the new socket " + paths.socket);
+  }
+  socket.path_ = paths.socket;
+  socket.device_ = made.st_dev;
+  socket.inode_ = made.st_ino;
+  if (::listen(*fd, SOMAXCONN) != 0) {
+    return absl::ErrnoToStatus(errno, "listen at " + paths.socket);
+  }
   return socket;
 }
 
@@ -52,66 +189,21 @@ ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept { *this = std
 
 ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
+  std::swap(fd_, other.fd_);
   std::swap(lock_, other.lock_);
-  std::swap(socket_, other.socket_);
   return *this;
 }
 
 ListeningSocket::~ListeningSocket() {
-  // Under the lock: no other daemon can have put its own there.
-  if (socket_ >= 0) {
-    unlink(path_.c_str());
-    close(socket_);
+  struct stat found {};
+  if (!path_.empty() && ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ &&
+      found.st_ino == inode_) {
+    ::unlink(path_.c_str());
   }
-  if (lock_ >= 0) close(lock_);
-}
-
-absl::Status ListeningSocket::Lock(const std::string& path) {
-  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock_ < 0) return Failed("open", path);
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return Failed("lock", path);
-    return absl::AlreadyExistsError(
-        absl::StrCat("another stageloadd (pid ", ReadPid(lock_), ") holds ", path,
-                     "; use it, or end it with: stageloadctl daemon stop"));
-  }
-  const std::string pid = absl::StrCat(getpid(), "\n");
-  if (ftruncate(lock_, 0) != 0 ||
-      pwrite(lock_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return Failed("write", path);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ListeningSocket::Listen(const std::string& path) {
-  struct stat found = {};
-  if (lstat(path.c_str(), &found) == 0) {
-    if (!S_ISSOCK(found.st_mode)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " is in the way and is no socket; move it away"));
-    }
-    // Left behind by a daemon that is gone, since the lock is ours.
-    if (unlink(path.c_str()) != 0) return Failed("remove the old socket", path);
-  }
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (fd < 0) return Failed("make a socket for", path);
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
-  fcntl(fd, F_SETFL, O_NONBLOCK);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  // The folder keeps others out; the mode does so too, from the first moment.
-  const mode_t before = umask(0177);
-  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  umask(before);
-  if (bound != 0 || listen(fd, SOMAXCONN) != 0) {
-    const absl::Status status = Failed(bound != 0 ? "bind" : "listen at", path);
-    close(fd);
-    return status;
-  }
-  socket_ = fd;
-  path_ = path;
-  return absl::OkStatus();
+  if (fd_ >= 0) ::close(fd_);
+  if (lock_ >= 0) ::close(lock_);  // last: until here no other daemon touches the socket's file
 }
 
 }  // namespace stageload::rpc

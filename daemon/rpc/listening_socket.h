@@ -1,8 +1,11 @@
-// The socket, and the lock that says whose it is: one daemon for one home.
+// The daemon's Unix socket, and the lock that says there is one daemon for this home.
 //
-// Threading: one owner.
+// Threading: one owner. Open() sets the process's umask for the time of a bind, so call it before
+// other threads create files.
 #ifndef STAGELOAD_DAEMON_RPC_LISTENING_SOCKET_H_
 #define STAGELOAD_DAEMON_RPC_LISTENING_SOCKET_H_
+
+#include <sys/types.h>
 
 #include <string>
 
@@ -13,26 +16,32 @@ namespace stageload::rpc {
 
 class ListeningSocket {
  public:
-  // Checks the folders, takes the lock, and only then replaces a socket file that was left behind.
-  // AlreadyExists names the pid of the daemon that holds the lock; FailedPrecondition a folder or
-  // file that is not as it must be, with the fix; InvalidArgument a path that is too long.
-  static absl::StatusOr<ListeningSocket> Open(const Paths& paths);
+  // Checks the folders of the lock and of the socket (makes them with mode 0700 when missing),
+  // takes the lock, writes our pid into it, and listens with a socket of mode 0600. A socket that
+  // nobody listens at is replaced. `user_home` is the user's home folder: when the socket or the
+  // lock lies right in it, it may be readable (but not writable) by others; any other folder may
+  // not. Errors: AlreadyExists (another daemon, with its pid; or somebody listens at this path),
+  // FailedPrecondition (a folder or file that others could change, or of the wrong kind: names it,
+  // what was found and the fix), InvalidArgument (path too long), else what the system call says.
+  static absl::StatusOr<ListeningSocket> Open(const Paths& paths,
+                                              const std::string& user_home = "");
 
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&& other) noexcept;
-  // Removes the socket file, if it is still ours, and gives up the lock.
+  // Removes the socket's file if it is still ours, then gives up the lock.
   ~ListeningSocket();
 
-  int fd() const { return socket_; }
+  // Non-blocking and close-on-exec; lives as long as this object.
+  int fd() const { return fd_; }
 
  private:
   ListeningSocket() = default;
-  absl::Status Lock(const std::string& path);
-  absl::Status Listen(const std::string& path);
 
-  std::string path_;
+  std::string path_;  // empty until there is a file to remove
+  dev_t device_{};    // of that file
+  ino_t inode_{};
+  int fd_ = -1;
   int lock_ = -1;
-  int socket_ = -1;
 };
 
 }  // namespace stageload::rpc

@@ -1,103 +1,159 @@
 #include "daemon/rpc/private_folder.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <deque>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace stageload::rpc {
 namespace {
 
+constexpr int kMaxLinks = 40;  // as path_resolution(7)
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+constexpr mode_t kOthersAnything = S_IRWXG | S_IRWXO;
+
+std::deque<std::string> Names(const std::string& path) {
+  return absl::StrSplit(path, '/', absl::SkipEmpty());
+}
+
+std::string Join(const std::string& folder, const std::string& name) {
+  return folder == "/" ? folder + name : absl::StrCat(folder, "/", name);
+}
+
+std::string Parent(const std::string& path) {
+  const auto slash = path.find_last_of('/');
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+std::string Mode(mode_t mode) { return absl::StrFormat("%04o", mode & 07777); }
+
+// "PATH what it is; the fix"
 absl::Status Refuse(const std::string& path, const std::string& found, const std::string& fix) {
   return absl::FailedPreconditionError(absl::StrCat(path, " ", found, "; ", fix));
 }
 
-std::string Octal(mode_t mode) { return absl::StrFormat("%04o", mode & 07777); }
+absl::Status NotAFolder(const std::string& path) {
+  return Refuse(path, "is not a folder", "move it away or set another STAGELOAD_HOME");
+}
 
-// Nobody but root and this user may be able to put another folder in its place.
-absl::Status CheckAncestor(const std::string& path) {
-  struct stat folder = {};
-  if (stat(path.c_str(), &folder) != 0) {
-    return Refuse(path, absl::StrCat("cannot be looked at: ", std::strerror(errno)),
-                  "choose another STAGELOAD_HOME");
-  }
-  if (folder.st_uid != 0 && folder.st_uid != geteuid()) {
-    return Refuse(path, absl::StrCat("belongs to user ", folder.st_uid),
-                  "choose a STAGELOAD_HOME below a folder of your own");
-  }
-  const bool others_write = (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-  if (others_write && (folder.st_mode & S_ISVTX) == 0) {
-    return Refuse(path, absl::StrCat("can be written by others (mode ", Octal(folder.st_mode), ")"),
-                  absl::StrCat("run: chmod go-w ", path));
+absl::Status Foreign(const std::string& path, const char* what, uid_t owner) {
+  return Refuse(path, absl::StrCat(what, " uid ", owner, " (we are uid ", ::geteuid(), ")"),
+                "set STAGELOAD_HOME or STAGELOAD_SOCKET to a folder of your own");
+}
+
+bool RootOrUs(uid_t uid) { return uid == 0 || uid == ::geteuid(); }
+
+absl::Status CheckAncestor(const std::string& path, const struct stat& found) {
+  if (!S_ISDIR(found.st_mode)) return NotAFolder(path);
+  if (!RootOrUs(found.st_uid)) return Foreign(path, "belongs to", found.st_uid);
+  if ((found.st_mode & kOthersWrite) != 0 && (found.st_mode & S_ISVTX) == 0) {
+    return Refuse(
+        path,
+        absl::StrCat("has mode ", Mode(found.st_mode), ", so others could replace what is in it"),
+        "run: chmod go-w " + path);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckAncestors(const std::string& path) {
-  const std::filesystem::path whole(path);
-  for (std::filesystem::path at = whole.parent_path();; at = at.parent_path()) {
-    absl::Status status = CheckAncestor(at.string());
-    if (!status.ok()) return status;
-    if (at == at.parent_path()) return absl::OkStatus();
+absl::StatusOr<struct stat> FindOrMake(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) == 0) return found;
+  if (errno != ENOENT) return absl::ErrnoToStatus(errno, "look at " + path);
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, "make folder " + path);
+  }
+  if (::lstat(path.c_str(), &found) == 0) return found;
+  return absl::ErrnoToStatus(errno, "look at " + path);
+}
+
+absl::StatusOr<std::string> LinkTarget(const std::string& path, const struct stat& found) {
+  if (!RootOrUs(found.st_uid)) return Foreign(path, "is a symbolic link of", found.st_uid);
+  char target[PATH_MAX];
+  const ssize_t size = ::readlink(path.c_str(), target, sizeof(target));
+  if (size < 0) return absl::ErrnoToStatus(errno, "read link " + path);
+  return std::string(target, static_cast<std::size_t>(size));
+}
+
+// Makes and checks `path` and every folder above it; returns it with its links followed.
+absl::StatusOr<std::string> MakeAncestors(const std::string& path) {
+  std::deque<std::string> names = Names(path);
+  std::string at = "/";
+  int links = 0;
+  while (true) {
+    const auto found = FindOrMake(at);
+    if (!found.ok()) return found.status();
+    if (S_ISLNK(found->st_mode)) {
+      const auto target = LinkTarget(at, *found);
+      if (!target.ok()) return target.status();
+      if (++links > kMaxLinks) {
+        return Refuse(path, absl::StrCat("leads through more than ", kMaxLinks, " symbolic links"),
+                      "set another STAGELOAD_HOME");
+      }
+      const auto more = Names(*target);
+      names.insert(names.begin(), more.begin(), more.end());
+      at = target->starts_with('/') ? "/" : Parent(at);
+    } else if (auto status = CheckAncestor(at, *found); !status.ok()) {
+      return status;
+    }
+    while (!names.empty() && (names.front() == "." || names.front() == "..")) {
+      if (names.front() == "..") at = Parent(at);
+      names.pop_front();
+    }
+    if (names.empty()) return at;
+    at = Join(at, names.front());
+    names.pop_front();
   }
 }
 
-absl::Status MakeFolders(const std::string& path) {
-  struct stat found = {};
-  if (lstat(path.c_str(), &found) == 0) return absl::OkStatus();  // looked at once it is open
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (parent != path && !parent.empty()) {
-    absl::Status status = MakeFolders(parent.string());
-    if (!status.ok()) return status;
+absl::Status CheckOwn(const std::string& path, const struct stat& found, Readable readable) {
+  if (found.st_uid != ::geteuid()) return Foreign(path, "belongs to", found.st_uid);
+  if (readable == Readable::kByAnyone && (found.st_mode & kOthersWrite) != 0) {
+    return Refuse(path, absl::StrCat("has mode ", Mode(found.st_mode), ", others can write to it"),
+                  "run: chmod go-w " + path);
   }
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
-  return Refuse(path, absl::StrCat("cannot be made: ", std::strerror(errno)),
-                "choose another STAGELOAD_HOME");
-}
-
-absl::Status CheckOpened(const std::string& path, int fd) {
-  struct stat folder = {};
-  if (fstat(fd, &folder) != 0) {
-    return Refuse(path, absl::StrCat("cannot be looked at: ", std::strerror(errno)),
-                  "choose another STAGELOAD_HOME");
-  }
-  if (folder.st_uid != geteuid()) {
-    return Refuse(path,
-                  absl::StrCat("belongs to user ", folder.st_uid, ", not to you (", geteuid(), ")"),
-                  "choose a STAGELOAD_HOME of your own");
-  }
-  if ((folder.st_mode & 077) != 0) {
-    return Refuse(path, absl::StrCat("is open to others (mode ", Octal(folder.st_mode), ")"),
-                  absl::StrCat("run: chmod 700 ", path));
+  if (readable == Readable::kByOwnerOnly && (found.st_mode & kOthersAnything) != 0) {
+    return Refuse(path, absl::StrCat("has mode ", Mode(found.st_mode), ", it must be 0700"),
+                  "run: chmod 700 " + path);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status EnsurePrivateFolder(const std::string& path) {
-  absl::Status status = MakeFolders(path);
-  if (status.ok()) status = CheckAncestors(path);
-  if (!status.ok()) return status;
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) {
-    // Linux says ENOTDIR for a symlink with O_DIRECTORY, macOS ELOOP.
-    struct stat found = {};
-    if (lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode)) {
-      return Refuse(path, "is a symbolic link", "name the folder that it points to");
-    }
-    return Refuse(path, absl::StrCat("cannot be opened as a folder: ", std::strerror(errno)),
-                  "choose another STAGELOAD_HOME");
+absl::Status MakePrivateFolder(const std::string& folder, Readable readable) {
+  const std::deque<std::string> names = Names(folder);
+  if (!folder.starts_with('/') || names.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", folder, "\" is not the absolute path of a folder of your own"));
   }
-  status = CheckOpened(path, fd);
-  close(fd);
-  return status;
+  const auto parent = MakeAncestors(Parent(folder));
+  if (!parent.ok()) return parent.status();
+  const std::string path = Join(*parent, names.back());
+  const auto before = FindOrMake(path);
+  if (!before.ok()) return before.status();
+  if (S_ISLNK(before->st_mode)) {
+    return Refuse(folder, "is a symbolic link", "set STAGELOAD_HOME to the folder that it means");
+  }
+  // What counts is the folder that is opened, not the one that lstat saw.
+  const int opened = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (opened < 0) {
+    // For a link Linux says ENOTDIR with O_DIRECTORY, macOS ELOOP.
+    if (errno == ENOTDIR || errno == ELOOP) return NotAFolder(folder);
+    return absl::ErrnoToStatus(errno, "open folder " + folder);
+  }
+  struct stat found {};
+  const int failed = ::fstat(opened, &found) == 0 ? 0 : errno;
+  ::close(opened);
+  if (failed != 0) return absl::ErrnoToStatus(failed, "look at " + folder);
+  return CheckOwn(folder, found, readable);
 }
 
 }  // namespace stageload::rpc

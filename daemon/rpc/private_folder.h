@@ -1,6 +1,7 @@
-// A folder that nobody but its owner can reach into: where the socket and the lock lie.
+// A folder that only its owner can change: nobody else can put another one in its place, since the
+// same holds for each folder above it.
 //
-// Threading: pure calls into the kernel.
+// Threading: no state; touches the file system.
 #ifndef STAGELOAD_DAEMON_RPC_PRIVATE_FOLDER_H_
 #define STAGELOAD_DAEMON_RPC_PRIVATE_FOLDER_H_
 
@@ -10,10 +11,15 @@
 
 namespace stageload::rpc {
 
-// Makes `path` (and its parents) with mode 0700 where missing, then looks at the opened folder: it
-// must be a real folder of this user that group and others may not enter, below folders that nobody
-// else may rename it in. FailedPrecondition names the path, what was found, and the fix.
-absl::Status EnsurePrivateFolder(const std::string& path);
+enum class Readable { kByOwnerOnly, kByAnyone };
+
+// Makes `folder` (absolute) and what is missing above it with mode 0700, then checks it: a folder,
+// no symbolic link, owned by us, not writable by others and readable as said. Each folder above it
+// must be owned by root or us and not be writable by others, unless sticky as /tmp is; symbolic
+// links there must be root's or ours and are followed.
+// Errors: FailedPrecondition names the path, what was found and the fix; else what the system call
+// says.
+absl::Status MakePrivateFolder(const std::string& folder, Readable readable);
 
 }  // namespace stageload::rpc
 

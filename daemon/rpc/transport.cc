@@ -1,272 +1,234 @@
+// One thread polls the listener, a pipe that wakes it, and every connection. A connection whose
+// client hung up goes to the reaper.
 #include "daemon/rpc/transport.h"
 
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-#include <grpcpp/server_posix.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <mutex>
+#include <cstddef>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "daemon/rpc/connection.h"
+#include "daemon/rpc/reaper.h"
 
 namespace stageload::rpc {
 namespace {
 
-constexpr int kMaxMessageBytes = 4 * 1024 * 1024;
-constexpr rlim_t kDescriptors = 8192;     // two for each connection, and the rest
-constexpr int kNoDescriptorRestMs = 100;  // before accepting again after EMFILE
-constexpr std::chrono::milliseconds kReapWithin{100};
-constexpr std::size_t kWave = 16;             // connections gone before memory is given back
-constexpr int kKeepaliveMs = 20 * 60 * 1000;  // asks a silent client for a sign of life
+using Clock = Connection::Clock;
 
-// One connection: its server, the services in it, and a second descriptor to see it hang up by.
-struct Connection {
-  // A client that reads the hang-up must not wait for us to notice it too, so gRPC owns the first.
-  int watched = -1;
-  std::vector<std::unique_ptr<grpc::Service>> services;  // outlive the server
-  std::unique_ptr<grpc::Server> server;
+constexpr rlim_t kWantedFiles = 8192;
+// Of what gRPC buffers over all connections; far more than well-behaved clients ever need.
+constexpr std::size_t kQuotaBytes = std::size_t{256} << 20;
+constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::chrono::milliseconds kSilenceCheck{500};
 
-  ~Connection() {
-    server.reset();
-    if (watched >= 0) close(watched);
-  }
-};
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kWantedFiles) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kWantedFiles);
+  // If it cannot be raised, accept() says so in time; that is handled there.
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
 
 bool SetFlags(int fd) {
-  return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+  return ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 &&
+         ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0;
 }
 
-void RaiseDescriptorLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
-  limit.rlim_cur = std::min(kDescriptors, limit.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &limit);  // fails at worst; the cap then comes from accept()
+// Close-on-exec and non-blocking (gRPC does not see to that), or -1 with errno.
+int Accept(int listener) {
+#if defined(__linux__)
+  return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+#else
+  const int fd = ::accept(listener, nullptr, nullptr);
+  if (fd < 0) return fd;
+  static_cast<void>(SetFlags(fd));
+#if defined(SO_NOSIGPIPE)
+  const int on = 1;
+  static_cast<void>(::setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on)));
+#endif
+  return fd;
+#endif
 }
 
-std::chrono::system_clock::time_point After(std::chrono::milliseconds duration) {
-  return std::chrono::system_clock::now() + duration;
-}
+// Holds gRPC's threads alive while there is no connection.
+class GrpcLifetime {
+ public:
+  GrpcLifetime() { grpc_init(); }
+  ~GrpcLifetime() { grpc_shutdown(); }
+  GrpcLifetime(const GrpcLifetime&) = delete;
+  GrpcLifetime& operator=(const GrpcLifetime&) = delete;
+};
 
 }  // namespace
 
 class Transport::Impl {
  public:
-  explicit Impl(Options options) : options_(std::move(options)) {
-    // Held for our life, so that gRPC's threads survive a moment without any connection.
-    grpc_init();
-    quota_ = std::make_unique<grpc::ResourceQuota>("stageloadd");
-  }
-  ~Impl() {
-    Stop(absl::ZeroDuration());
-    quota_.reset();
-    grpc_shutdown();
-  }
+  explicit Impl(Options options) : options_(std::move(options)) { quota_.Resize(kQuotaBytes); }
+  ~Impl() { Stop(absl::ZeroDuration()); }
 
-  absl::Status Start(int listening_fd) {
-    RaiseDescriptorLimit();
-    listener_ = listening_fd;
-    if (pipe(wake_) != 0) {
-      return absl::ResourceExhaustedError(absl::StrCat("make a pipe: ", std::strerror(errno)));
-    }
-    SetFlags(wake_[0]);
-    SetFlags(wake_[1]);
-    running_ = true;
-    accepter_ = std::thread([this] { AcceptLoop(); });
-    reaper_ = std::thread([this] { ReapLoop(); });
-    return absl::OkStatus();
-  }
-
-  void Stop(absl::Duration within) {
-    if (!std::exchange(running_, false)) return;
-    stopping_ = true;
-    const char byte = 0;
-    while (write(wake_[1], &byte, 1) < 0 && errno == EINTR) {
-    }
-    accepter_.join();
-    CloseAll(within);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      reap_more_.notify_all();
-    }
-    reaper_.join();
-    close(wake_[0]);
-    close(wake_[1]);
-  }
-
-  int connections() const { return count_; }
+  absl::Status Start(int listening_fd);
+  void Stop(absl::Duration within);
+  int connections() const { return connections_; }
+  std::int64_t refused() const { return refused_; }
 
  private:
-  // ---- The accepter's thread ----
+  enum : std::size_t { kWake, kListener, kFirstConnection };
 
-  void AcceptLoop() {
-    while (!stopping_) {
-      std::vector<pollfd> polled = {{wake_[0], POLLIN, 0}, {resting_ ? -1 : listener_, POLLIN, 0}};
-      for (const auto& connection : connections_) polled.push_back({connection->watched, 0, 0});
-      const int ready = poll(polled.data(), static_cast<nfds_t>(polled.size()),
-                             resting_ ? kNoDescriptorRestMs : -1);
-      resting_ = false;
-      if (ready < 0 && errno != EINTR) resting_ = true;  // out of memory: not faster than this
-      if (ready <= 0) continue;
-      SendToReaper(polled);
-      if ((polled[1].revents & POLLIN) != 0) AcceptAll();
-    }
-  }
-
-  // Those whose peer has hung up, or that gRPC has shut down.
-  void SendToReaper(const std::vector<pollfd>& polled) {
-    std::vector<std::unique_ptr<Connection>> staying;
-    std::deque<std::unique_ptr<Connection>> gone;
-    for (std::size_t i = 0; i < connections_.size(); ++i) {
-      if (polled[i + 2].revents != 0) {
-        gone.push_back(std::move(connections_[i]));
-      } else {
-        staying.push_back(std::move(connections_[i]));
-      }
-    }
-    connections_ = std::move(staying);
-    if (gone.empty()) return;
-    count_ -= static_cast<int>(gone.size());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::move(gone.begin(), gone.end(), std::back_inserter(to_reap_));
-    reap_more_.notify_one();
-  }
-
-  void AcceptAll() {
-    while (true) {
-      const int fd = accept(listener_, nullptr, nullptr);
-      if (fd >= 0) {
-        Admit(fd);
-        continue;
-      }
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      resting_ = errno != EAGAIN && errno != EWOULDBLOCK;  // EMFILE, ENFILE, ENOBUFS, ENOMEM
-      return;
-    }
-  }
-
-  void Admit(int fd) {
-    const absl::StatusOr<Peer> peer = PeerOf(fd);
-    const bool welcome = peer.ok() && IsAllowed(peer->uid) && SetFlags(fd) &&
-                         static_cast<int>(connections_.size()) < options_.max_connections;
-    const int watched = welcome ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
-    if (watched < 0) {
-      close(fd);
-      return;
-    }
-    auto connection = std::make_unique<Connection>();
-    connection->watched = watched;
-    connection->services = options_.services(*peer);
-    connection->server = BuildServer(connection->services);
-    if (connection->server == nullptr) {
-      close(fd);
-      return;
-    }
-    grpc::AddInsecureChannelFromFd(connection->server.get(), fd);  // owns and closes it
-    connections_.push_back(std::move(connection));
-    ++count_;
-  }
-
-  bool IsAllowed(uid_t uid) const {
-    return uid == geteuid() || std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(),
-                                         uid) != options_.allowed_uids.end();
-  }
-
-  std::unique_ptr<grpc::Server> BuildServer(
-      const std::vector<std::unique_ptr<grpc::Service>>& services) {
-    grpc::ServerBuilder builder;
-    for (const auto& service : services) builder.RegisterService(service.get());
-    builder.SetResourceQuota(*quota_);
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    return builder.BuildAndStart();
-  }
-
-  // ---- The reaper's thread ----
-
-  void ReapLoop() {
-    std::size_t reaped = 0;
-    while (true) {
-      std::deque<std::unique_ptr<Connection>> gone;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        reap_more_.wait(lock, [this] { return stopping_ || !to_reap_.empty(); });
-        gone = std::exchange(to_reap_, {});
-        if (gone.empty()) return;
-      }
-      // One deadline for all: the first may use it up, the others then end at once.
-      Shutdown(gone, kReapWithin);
-      reaped += gone.size();
-      gone.clear();
-      if (reaped >= kWave) {
-        reaped = 0;
-        GiveMemoryBack();
-      }
-    }
-  }
-
-  template <typename Connections>
-  static void Shutdown(Connections& connections, std::chrono::milliseconds within) {
-    const auto deadline = After(within);
-    for (const auto& connection : connections) connection->server->Shutdown(deadline);
-  }
-
-  // glibc keeps what a wave of connections took (measured: 64 MB after four of 1,000, 25 after
-  // this).
-  static void GiveMemoryBack() {
-#if defined(__GLIBC__)
-    malloc_trim(0);
-#endif
-  }
-
-  // ---- Stop() ----
-
-  void CloseAll(absl::Duration within) {
-    Shutdown(connections_, std::chrono::milliseconds(absl::ToInt64Milliseconds(within)));
-    connections_.clear();
-    count_ = 0;
-  }
+  void Run();
+  void Poll();
+  // -1 for no limit, as poll() has it.
+  int PollTimeout(Clock::time_point now) const;
+  void AcceptAll(Clock::time_point now);
+  void AcceptOne(int fd, Clock::time_point now);
+  bool Allowed(uid_t uid) const;
+  // Whether connection `index` is done with.
+  bool Visit(std::size_t index, Clock::time_point now);
+  void Leave(std::size_t index, std::chrono::system_clock::time_point deadline);
 
   const Options options_;
-  std::unique_ptr<grpc::ResourceQuota> quota_;
-  int listener_ = -1;
+  const uid_t own_uid_ = ::geteuid();
+  GrpcLifetime grpc_;
+  grpc::ResourceQuota quota_{"stageload"};
+  std::atomic<int> connections_ = 0;
+  std::atomic<std::int64_t> refused_ = 0;
+  std::optional<Reaper> reaper_;
   int wake_[2] = {-1, -1};
-  bool running_ = false;
-  bool resting_ = false;  // the accepter's: the listener is left alone for a moment
-  std::atomic<bool> stopping_ = false;
-  std::atomic<int> count_ = 0;
-  std::vector<std::unique_ptr<Connection>> connections_;  // the accepter's, then Stop()'s
-  std::mutex mutex_;
-  std::condition_variable reap_more_;
-  std::deque<std::unique_ptr<Connection>> to_reap_;
-  std::thread accepter_;
-  std::thread reaper_;
+  std::thread thread_;
+
+  // Of the accepting thread; of Stop() once that has ended.
+  std::vector<pollfd> polled_;  // the wake pipe, the listener, then one for each of open_
+  std::vector<std::unique_ptr<Connection>> open_;
+  std::size_t silent_ = 0;  // of open_, have not spoken yet
+  Clock::time_point accept_again_{};
 };
+
+absl::Status Transport::Impl::Start(int listening_fd) {
+  if (reaper_) return absl::FailedPreconditionError("the transport was started before");
+  if (::pipe(wake_) != 0) return absl::ErrnoToStatus(errno, "make a pipe to wake the transport");
+  static_cast<void>(SetFlags(wake_[0]));
+  static_cast<void>(SetFlags(wake_[1]));
+  RaiseFileLimit();
+  polled_ = {{wake_[0], POLLIN, 0}, {listening_fd, POLLIN, 0}};
+  reaper_.emplace([this] { --connections_; });
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void Transport::Impl::Stop(absl::Duration within) {
+  if (!thread_.joinable()) return;
+  const auto deadline = absl::ToChronoTime(absl::Now() + within);
+  static_cast<void>(!::write(wake_[1], "", 1));  // an empty pipe takes one byte
+  thread_.join();
+  while (!open_.empty()) Leave(open_.size() - 1, deadline);
+  reaper_->Finish();
+  ::close(wake_[0]);
+  ::close(wake_[1]);
+}
+
+void Transport::Impl::Run() {
+  while (polled_[kWake].revents == 0) Poll();
+}
+
+void Transport::Impl::Poll() {
+  const Clock::time_point before = Clock::now();
+  polled_[kListener].events = before < accept_again_ ? short{0} : short{POLLIN};
+  if (::poll(polled_.data(), static_cast<nfds_t>(polled_.size()), PollTimeout(before)) < 0) {
+    // EINTR, or a lack of memory: what revents say is from before.
+    for (pollfd& one : polled_) one.revents = 0;
+    if (errno != EINTR) std::this_thread::sleep_for(kAcceptPause);
+    return;
+  }
+  if (polled_[kWake].revents != 0) return;
+  const Clock::time_point now = Clock::now();
+  // Backwards: the last one takes the place of one that leaves.
+  for (std::size_t index = open_.size(); index-- > 0;) {
+    if (Visit(index, now)) Leave(index, std::chrono::system_clock::now());
+  }
+  if ((polled_[kListener].revents & POLLIN) != 0) AcceptAll(now);
+}
+
+int Transport::Impl::PollTimeout(Clock::time_point now) const {
+  std::optional<Clock::duration> wait;
+  if (now < accept_again_) wait = accept_again_ - now;
+  if (silent_ > 0) wait = std::min<Clock::duration>(wait.value_or(kSilenceCheck), kSilenceCheck);
+  if (!wait) return -1;
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*wait).count());
+}
+
+void Transport::Impl::AcceptAll(Clock::time_point now) {
+  while (true) {
+    const int fd = Accept(polled_[kListener].fd);
+    if (fd >= 0) {
+      AcceptOne(fd, now);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      // Out of descriptors or memory: the listener stays readable, so asking again at once would
+      // only burn the CPU.
+      accept_again_ = now + kAcceptPause;
+      return;
+    }
+  }
+}
+
+void Transport::Impl::AcceptOne(int fd, Clock::time_point now) {
+  const auto peer = PeerOf(fd);
+  if (!peer.ok() || !Allowed(peer->uid) || connections_ >= options_.max_connections) {
+    ++refused_;
+    ::close(fd);
+    return;
+  }
+  ++connections_;
+  ++silent_;
+  open_.push_back(
+      std::make_unique<Connection>(fd, *peer, now + absl::ToChronoMilliseconds(options_.silence)));
+  polled_.push_back({fd, POLLIN, 0});
+}
+
+bool Transport::Impl::Allowed(uid_t uid) const {
+  const auto& allowed = options_.allowed_uids;
+  return uid == own_uid_ || std::find(allowed.begin(), allowed.end(), uid) != allowed.end();
+}
+
+bool Transport::Impl::Visit(std::size_t index, Clock::time_point now) {
+  Connection& connection = *open_[index];
+  pollfd& polled = polled_[kFirstConnection + index];
+  if ((polled.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return true;
+  if (connection.serving()) return false;
+  // In HTTP/2 the client speaks first (RFC 9113, 3.4); until then it costs no server.
+  if ((polled.revents & POLLIN) == 0) return now >= connection.silent_until();
+  if (!connection.Serve(options_.services(connection.peer()), quota_)) return true;
+  --silent_;
+  polled = {connection.fd(), 0, 0};  // POLLHUP comes unasked
+  return false;
+}
+
+void Transport::Impl::Leave(std::size_t index, std::chrono::system_clock::time_point deadline) {
+  if (!open_[index]->serving()) --silent_;
+  reaper_->Take(std::move(open_[index]), deadline);
+  open_[index] = std::move(open_.back());
+  open_.pop_back();
+  polled_[kFirstConnection + index] = polled_.back();
+  polled_.pop_back();
+}
 
 Transport::Transport(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Transport::~Transport() = default;
-
 absl::Status Transport::Start(int listening_fd) { return impl_->Start(listening_fd); }
 void Transport::Stop(absl::Duration within) { impl_->Stop(within); }
 int Transport::connections() const { return impl_->connections(); }
+std::int64_t Transport::refused() const { return impl_->refused(); }
 
 }  // namespace stageload::rpc
