@@ -26,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "base/text.h"
 #include "client/ctl/command_path.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/environment.h"
@@ -157,8 +158,8 @@ class Start {
       const timespec pause{0, 5'000'000};
       nanosleep(&pause, nullptr);
     }
-    return Failure(absl::StrCat("does not answer at ", paths_.socket, " after ",
-                                absl::FormatDuration(timeout)));
+    return Failure(
+        absl::StrCat("does not answer at ", paths_.socket, " after ", FormatSpan(timeout)));
   }
 
  private:

@@ -75,7 +75,7 @@ absl::Status AwaitLockFree(const std::string& lock, int pid) {
     nanosleep(&pause, nullptr);
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
-                                                  " after ", FormatDuration(kStopTimeout)));
+                                                  " after ", FormatSpan(kStopTimeout)));
 }
 
 int Stop(const Invocation& invocation) {

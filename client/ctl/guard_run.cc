@@ -204,9 +204,11 @@ void GuardRun::OnAnswer(v1::Job job) {
 void GuardRun::OnCallEnded(const absl::Status& status) {
   call_ended_ = true;
   if (IsEnd(job_.state()) || child_status_) return;
-  Note(absl::StrCat("the daemon went away",
-                    status.ok() ? "" : absl::StrCat(" (", std::string(status.message()), ")"),
-                    "; the command runs on without its budget"));
+  // That it left needs no more words; why it ended the call while it lives on does.
+  const std::string why = status.ok() || absl::IsUnavailable(status)
+                              ? "the daemon went away"
+                              : std::string(status.message());
+  Note(absl::StrCat(why, "; the command runs on without its budget"));
 }
 
 void GuardRun::OnChild(int wait_status) {

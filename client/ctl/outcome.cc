@@ -55,7 +55,11 @@ std::string EndLine(const v1::Job& job) {
     case v1::JOB_STATE_OUT_OF_MEMORY:
       return absl::StrCat(id, " stopped: ", reason);
     case v1::JOB_STATE_NO_ROOM:
-      return absl::StrCat(id, " found no room: ", reason);
+      return absl::StrCat(
+          id, ": ", job.reason_text().empty() ? "no room in time" : std::string(job.reason_text()));
+    case v1::JOB_STATE_CANCELLED:
+      return absl::StrCat(
+          id, " cancelled: ", job.reason_text().empty() ? reason : std::string(job.reason_text()));
     default:
       return absl::StrCat(id, " ended as ", Word(job.state()), reason.empty() ? "" : ": ", reason);
   }

@@ -52,7 +52,7 @@ class Fields {
 std::string WallTime(std::int64_t ns) {
   const absl::Time time = absl::FromUnixNanos(ns);
   return absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()), "  (",
-                      FormatDuration(absl::Now() - time), " ago)");
+                      FormatSpan(absl::Now() - time), " ago)");
 }
 
 std::string Size(bool present, std::int64_t bytes) {
@@ -62,7 +62,7 @@ std::string Share(bool present, double percent) {
   return present ? FormatPercent(Percent{percent}) : "";
 }
 std::string Time(bool present, std::int64_t ns) {
-  return present ? FormatDuration(absl::Nanoseconds(ns)) : "";
+  return present ? FormatSpan(absl::Nanoseconds(ns)) : "";
 }
 
 void AddStanding(const v1::Job& job, Fields& fields) {
@@ -93,8 +93,7 @@ void AddCommand(const v1::Job& job, Fields& fields) {
   if (job.has_start_time_ns()) fields.Add("started", WallTime(job.start_time_ns()));
   if (job.has_end_time_ns()) fields.Add("ended", WallTime(job.end_time_ns()));
   if (job.has_start_time_ns() && job.has_end_time_ns()) {
-    fields.Add("ran for",
-               FormatDuration(absl::Nanoseconds(job.end_time_ns() - job.start_time_ns())));
+    fields.Add("ran for", FormatSpan(absl::Nanoseconds(job.end_time_ns() - job.start_time_ns())));
   }
 }
 

@@ -27,7 +27,7 @@ std::string DaemonLine(const Connection& connection) {
   const v1::GetVersionResponse& daemon = connection.version;
   const absl::Duration up = absl::Now() - absl::FromUnixNanos(daemon.start_time_ns());
   return absl::StrCat("daemon    stageloadd ", std::string(daemon.version()), ", pid ",
-                      daemon.pid(), ", up ", FormatDuration(up), "\n");
+                      daemon.pid(), ", up ", FormatSpan(up), "\n");
 }
 
 std::string ClientTable(const v1::Frame& frame) {

@@ -72,6 +72,10 @@ TEST(EndLine, GivesTheReasonWithItsFigures) {
   EXPECT_EQ(EndLine(job), "job 7 stopped: SWAP_BUDGET: charge 9 GiB, budget 8 GiB");
   EXPECT_EQ(EndLine(Ended(v1::JOB_STATE_COMPLETED)), "");
   EXPECT_EQ(EndLine(Ended(v1::JOB_STATE_FAILED)), "");
+  v1::Job cancelled = Ended(v1::JOB_STATE_CANCELLED);
+  cancelled.set_reason(v1::REASON_CANCELLED);
+  cancelled.set_reason_text("while it waited");
+  EXPECT_EQ(EndLine(cancelled), "job 7 cancelled: while it waited");
   EXPECT_EQ(EndLine(Ended(v1::JOB_STATE_UNKNOWN)), "job 7 ended as UNKNOWN");
 }
 
