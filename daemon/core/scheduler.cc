@@ -175,8 +175,10 @@ void Scheduler::On(const Instant& now, const Exited& event, Effects& effects) {
   const auto found = clients_.find(event.id);
   if (found == clients_.end()) return;
   Client& client = found->second;
-  // Who is being stopped has not ended while a part of it lives on.
-  if (client.stop && event.remaining > 0) {
+  // Who is being stopped has not ended while a part of it lives on; nor has a tree that lost its
+  // shim and still holds its memory.
+  const bool seen = event.outcome.exit_code || event.outcome.signal;
+  if ((client.stop || !seen) && event.remaining > 0) {
     client.outcome = event.outcome;
     return;
   }

@@ -397,6 +397,19 @@ TEST_F(SchedulerTest, EndNobodySawIsUnknownAndNeverSuccess) {
   EXPECT_EQ(record->reason, Reason::kLost);
 }
 
+TEST_F(SchedulerTest, TreeThatLostItsShimStillHoldsItsMemoryUntilItIsGone) {
+  Sample();
+  SubmitMemory(GiB(10));
+  Start(1);
+  Holds(1, GiB(10));
+  Sample();
+  EXPECT_FALSE(Ended(Step(Exited{JobId{1}, {}, 1})));
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+  EXPECT_FALSE(Ended(Sample()));
+  Holds(1, Bytes(0), 0);
+  EXPECT_EQ(Ended(Sample())->state, JobState::kUnknown);
+}
+
 TEST_F(SchedulerTest, CommandThatCouldNotBeStartedFailsWithItsErrno) {
   Sample();
   SubmitMemory(GiB(1));
