@@ -186,7 +186,7 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
   return found;
 }
 
-absl::Status Jobs::DropSpec(core::JobId id) {
+absl::Status Jobs::DropSpec(core::JobId id) const {
   const std::string path = absl::StrCat(FolderOf(id), "/", kSpecFile);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, absl::StrCat("remove ", path));

@@ -56,7 +56,7 @@ class Jobs {
   absl::StatusOr<Found> Inspect(core::JobId id) const;
 
   // Forgets the environment and limits of an ended job (the spec file); its log stays.
-  absl::Status DropSpec(core::JobId id);
+  absl::Status DropSpec(core::JobId id) const;
 
  private:
   absl::Status Prepare(core::JobId id, const core::JobSpec& spec);

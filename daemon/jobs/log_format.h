@@ -16,7 +16,7 @@
 
 namespace stageload::jobs {
 
-inline constexpr std::size_t kMaxRecordData = 64 * 1024;
+inline constexpr std::size_t kMaxRecordData = std::size_t{64} * 1024;
 inline constexpr std::size_t kRecordHeader = 40;
 
 struct RecordHeader {

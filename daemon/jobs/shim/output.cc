@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "daemon/jobs/log_format.h"
 
 namespace stageload::jobs {
 
@@ -19,7 +20,7 @@ Output::Output(Descriptor read_end, LogStream stream)
 }
 
 void Output::Move(LogWriter& log) {
-  std::array<char, 64 * 1024> buffer;
+  std::array<char, kMaxRecordData> buffer;
   const ssize_t got = ::read(read_end_.get(), buffer.data(), buffer.size());
   if (got > 0) {
     owed_ -= got;

@@ -30,7 +30,6 @@ namespace stageload::jobs {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using State = Found::State;
 
 constexpr core::JobId kId{1};

@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const absl::Time kTime = absl::FromUnixNanos(1'700'000'000'000'000'123);
+constexpr absl::Time kTime = absl::UnixEpoch() + absl::Nanoseconds(1'700'000'000'000'000'123);
 
 std::string Record(const RecordHeader& header, const std::string& data) {
   std::string record;

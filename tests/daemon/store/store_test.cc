@@ -204,7 +204,7 @@ TEST_F(StoreTest, EmptyListsOfASpecComeBackEmpty) {
 
 TEST_F(StoreTest, AnArgumentWithANulIsRefusedAndNothingIsWritten) {
   core::JobSpec spec = SpecWith({});
-  spec.argv.push_back(std::string("a\0b", 3));
+  spec.argv.emplace_back("a\0b", 3);
   const auto store = Open();
   const absl::Status status =
       store->Commit({.added = {{Pending(1), spec}}, .changed = {}, .events = {}});
