@@ -20,8 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Time kTime = absl::UnixEpoch() + absl::Nanoseconds(1'700'000'000'000'000'123);
-
 std::string Record(const RecordHeader& header, const std::string& data) {
   std::string record;
   EncodeRecord(header, data, &record);
@@ -62,24 +60,25 @@ class LogTest : public ::testing::Test {
     return folder_.path() + "/log." + std::to_string(number);
   }
 
+  const absl::Time time_ = absl::FromUnixNanos(1'700'000'000'000'000'123);
   TemporaryFolder folder_;
   Descriptor descriptor_ = *OpenFolder(folder_.path());
 };
 
 TEST_F(LogTest, PiecesComeBackWithStreamDataAndTime) {
   LogWriter writer(descriptor_.get());
-  writer.Append(LogStream::kStdout, "out\n", kTime);
-  writer.Append(LogStream::kStderr, std::string("e\0\xff", 3), kTime + absl::Nanoseconds(1));
+  writer.Append(LogStream::kStdout, "out\n", time_);
+  writer.Append(LogStream::kStderr, std::string("e\0\xff", 3), time_ + absl::Nanoseconds(1));
   LogReader reader = Reader();
   const std::optional<LogPiece> first = Next(reader);
   EXPECT_EQ(first->stream, LogStream::kStdout);
   EXPECT_EQ(first->data, "out\n");
-  EXPECT_EQ(first->time, kTime);
+  EXPECT_EQ(first->time, time_);
   EXPECT_EQ(first->dropped, Bytes(0));
   const std::optional<LogPiece> second = Next(reader);
   EXPECT_EQ(second->stream, LogStream::kStderr);
   EXPECT_EQ(second->data, std::string("e\0\xff", 3));
-  EXPECT_EQ(second->time, kTime + absl::Nanoseconds(1));
+  EXPECT_EQ(second->time, time_ + absl::Nanoseconds(1));
   EXPECT_FALSE(Next(reader).has_value());
 }
 
@@ -89,17 +88,17 @@ TEST_F(LogTest, AReaderMayComeBeforeTheLogAndBeforeItsFolder) {
   LogReader reader = Reader();
   EXPECT_FALSE(Next(reader).has_value());
   LogWriter writer(descriptor_.get());
-  writer.Append(LogStream::kStdout, "a", kTime);
+  writer.Append(LogStream::kStdout, "a", time_);
   EXPECT_EQ(ReadAll(reader).data, "a");
-  writer.Append(LogStream::kStdout, "b", kTime);
+  writer.Append(LogStream::kStdout, "b", time_);
   EXPECT_EQ(ReadAll(reader).data, "b");
 }
 
 TEST_F(LogTest, AReaderOfOneStreamSeesTheOtherNeitherAsDataNorAsLoss) {
   LogWriter writer(descriptor_.get());
   for (int i = 0; i < 3; ++i) {
-    writer.Append(LogStream::kStdout, "o", kTime);
-    writer.Append(LogStream::kStderr, "ee", kTime);
+    writer.Append(LogStream::kStdout, "o", time_);
+    writer.Append(LogStream::kStderr, "ee", time_);
   }
   LogReader out = Reader(LogStream::kStdout);
   LogReader err = Reader(LogStream::kStderr);
@@ -115,7 +114,7 @@ TEST_F(LogTest, APieceIsNoLongerThan64KiB) {
   LogWriter writer(descriptor_.get());
   std::string data(200'000, 'x');
   data.back() = 'y';
-  writer.Append(LogStream::kStdout, data, kTime);
+  writer.Append(LogStream::kStdout, data, time_);
   LogReader reader = Reader();
   std::string read;
   while (const std::optional<LogPiece> piece = Next(reader)) {
@@ -129,12 +128,12 @@ TEST_F(LogTest, AHundredMegabytesStayWithinACapOfOneMebibyteAndTheNewestIsKept) 
   LogWriter writer(descriptor_.get(), MiB(1));
   const std::string block(50'000, 'x');
   for (int i = 0; i < 2000; ++i) {
-    writer.Append(LogStream::kStdout, block, kTime);
+    writer.Append(LogStream::kStdout, block, time_);
     if (i % 50 == 0) {
       EXPECT_LE(SizeOnDisk(), 1024u * 1024);
     }
   }
-  writer.Append(LogStream::kStdout, "the end", kTime);
+  writer.Append(LogStream::kStdout, "the end", time_);
   EXPECT_LE(SizeOnDisk(), 1024u * 1024);
   EXPECT_EQ(writer.dropped(), Bytes(0));  // all of it was written once
   LogReader reader = Reader();
@@ -150,7 +149,7 @@ TEST_F(LogTest, AReaderThatFollowsSeesEveryByteAcrossRotation) {
   std::size_t read = 0;
   for (int i = 0; i < 1000; ++i) {
     const std::string line = "line " + std::to_string(i) + std::string(9000, '.') + "\n";
-    writer.Append(i % 2 == 0 ? LogStream::kStdout : LogStream::kStderr, line, kTime);
+    writer.Append(i % 2 == 0 ? LogStream::kStdout : LogStream::kStderr, line, time_);
     const Sum sum = ReadAll(reader);
     ASSERT_EQ(sum.data, line);
     ASSERT_EQ(sum.dropped, 0);
@@ -164,11 +163,11 @@ TEST_F(LogTest, AReaderThatIsOvertakenIsToldHowMuchItMissed) {
   LogWriter writer(descriptor_.get(), MiB(1));
   LogReader both = Reader();
   LogReader err = Reader(LogStream::kStderr);
-  writer.Append(LogStream::kStdout, "start", kTime);
+  writer.Append(LogStream::kStdout, "start", time_);
   EXPECT_EQ(ReadAll(both).data, "start");
   for (int i = 0; i < 100; ++i) {
-    writer.Append(LogStream::kStdout, std::string(40'000, 'o'), kTime);
-    writer.Append(LogStream::kStderr, std::string(10'000, 'e'), kTime);
+    writer.Append(LogStream::kStdout, std::string(40'000, 'o'), time_);
+    writer.Append(LogStream::kStderr, std::string(10'000, 'e'), time_);
   }
   const Sum sum = ReadAll(both);
   EXPECT_GT(sum.dropped, 0);
@@ -225,13 +224,13 @@ TEST_F(LogTest, WhatCouldNotBeWrittenIsCountedAndToldByTheNextRecord) {
     errno = ENOSPC;
     return ssize_t{-1};
   });
-  writer.Append(LogStream::kStdout, "before", kTime);
+  writer.Append(LogStream::kStdout, "before", time_);
   full = true;
-  writer.Append(LogStream::kStdout, "12345", kTime);
-  writer.Append(LogStream::kStderr, "123", kTime);
+  writer.Append(LogStream::kStdout, "12345", time_);
+  writer.Append(LogStream::kStderr, "123", time_);
   EXPECT_EQ(writer.dropped(), Bytes(8));
   full = false;
-  writer.Append(LogStream::kStdout, "after", kTime);
+  writer.Append(LogStream::kStdout, "after", time_);
 
   LogReader reader = Reader();
   EXPECT_EQ(Next(reader)->data, "before");
@@ -252,10 +251,10 @@ TEST_F(LogTest, ALossAtTheEndIsToldByFinish) {
     errno = ENOSPC;
     return ssize_t{-1};
   });
-  writer.Append(LogStream::kStdout, "lost", kTime);
-  writer.Finish(kTime);
+  writer.Append(LogStream::kStdout, "lost", time_);
+  writer.Finish(time_);
   full = false;
-  writer.Finish(kTime);
+  writer.Finish(time_);
   LogReader reader = Reader();
   const std::optional<LogPiece> piece = Next(reader);
   ASSERT_TRUE(piece.has_value());
@@ -284,7 +283,7 @@ TEST_F(LogTest, AWriteThatEndsInTheMiddleOfARecordIsTakenBack) {
   for (int i = 0; i < 300; ++i) {
     const std::string line = "line " + std::to_string(i) + "\n";
     const Bytes before = writer.dropped();
-    writer.Append(LogStream::kStdout, line, kTime);
+    writer.Append(LogStream::kStdout, line, time_);
     if (writer.dropped() == before) {
       expected += line;
     } else {
@@ -296,7 +295,7 @@ TEST_F(LogTest, AWriteThatEndsInTheMiddleOfARecordIsTakenBack) {
       sum.dropped += now.dropped;
     }
   }
-  writer.Finish(kTime);
+  writer.Finish(time_);
   const Sum rest = ReadAll(reader);
   EXPECT_GT(lost, 0);
   EXPECT_EQ(sum.data + rest.data, expected);
@@ -306,9 +305,9 @@ TEST_F(LogTest, AWriteThatEndsInTheMiddleOfARecordIsTakenBack) {
 TEST_F(LogTest, ASegmentThatCannotBeMadeDropsOutputAndNothingElse) {
   std::filesystem::create_directory(Segment(0));
   LogWriter writer(descriptor_.get());
-  writer.Append(LogStream::kStdout, "lost", kTime);
+  writer.Append(LogStream::kStdout, "lost", time_);
   EXPECT_EQ(writer.dropped(), Bytes(4));
-  writer.Append(LogStream::kStdout, "kept", kTime);
+  writer.Append(LogStream::kStdout, "kept", time_);
   EXPECT_EQ(writer.dropped(), Bytes(4));
 }
 
