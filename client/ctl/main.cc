@@ -82,6 +82,11 @@ int Run(int argc, char** argv) {
     app.parse(std::vector<std::string>(line.ours.rbegin(), line.ours.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    // CLI11 says that a command is missing before it says that it does not know the one given.
+    const std::vector<std::string> unknown = app.remaining();
+    if (app.get_subcommands().empty() && !unknown.empty()) {
+      return UsageError(invocation, app, absl::StrCat("no such command or option: ", unknown.front()));
+    }
     return UsageError(invocation, Named(app), error.what());
   }
   invocation.connect.autostart = !no_autostart && !AutostartForbidden();
