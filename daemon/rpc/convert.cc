@@ -73,8 +73,9 @@ absl::Status CheckSize(const v1::SubmitJobRequest& request) {
   for (const std::string& s : request.arguments()) size += Bytes(static_cast<int>(s.size()) + 1);
   for (const std::string& s : request.environment()) size += Bytes(static_cast<int>(s.size()) + 1);
   if (size <= kMaxSpec) return absl::OkStatus();
-  return Invalid("arguments", absl::StrCat("arguments and environment take ", FormatBytes(size),
-                                           ", the limit is ", FormatBytes(kMaxSpec)));
+  return Invalid("arguments", absl::StrCat("arguments and environment take ", size.count(),
+                                           " bytes, the limit is ", kMaxSpec.count(), " (",
+                                           FormatBytes(kMaxSpec), ")"));
 }
 
 absl::Status CheckFolder(const std::string& folder) {
@@ -270,7 +271,13 @@ absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request) {
     }
     outcome.signal = request.signal();
   }
-  if (request.has_start_errno()) outcome.start_errno = request.start_errno();
+  if (request.has_start_errno()) {
+    if (request.start_errno() < 1 || !outcome.exit_code) {
+      return Invalid("start_errno",
+                     "is above 0 and comes with the exit_code of a command that could not be run");
+    }
+    outcome.start_errno = request.start_errno();
+  }
   return outcome;
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/rpc/status.h"
 
 #include <string>
+#include <string_view>
 
 #include "base/error_reason.h"
 #include "daemon/rpc/utf8.h"
@@ -9,7 +10,22 @@
 namespace stageload::rpc {
 namespace {
 
-constexpr std::size_t kMaxMessage = 2048;  // it travels twice
+// It travels twice: percent-encoded in "grpc-message", and once more in the details.
+constexpr std::size_t kMaxEncoded = 2048;
+
+// `text` up to the last whole character with which it takes no more than kMaxEncoded bytes in
+// "grpc-message", where all but printable ASCII and '%' takes three (gRPC over HTTP/2, Responses).
+std::string_view Cut(std::string_view utf8) {
+  std::size_t encoded = 0;
+  std::size_t whole = 0;
+  for (std::size_t i = 0; i < utf8.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(utf8[i]);
+    if ((byte & 0xC0) != 0x80) whole = i;  // the start of a character
+    encoded += byte >= 0x20 && byte < 0x7F && byte != '%' ? 1 : 3;
+    if (encoded > kMaxEncoded) return utf8.substr(0, whole);
+  }
+  return utf8;
+}
 
 void AddDetail(const char* type, const google::protobuf::MessageLite& detail,
                v1::ErrorStatus& out) {
@@ -22,9 +38,7 @@ void AddDetail(const char* type, const google::protobuf::MessageLite& detail,
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string message(status.message());
-  if (message.size() > kMaxMessage) message.resize(kMaxMessage);
-  message = ToUtf8(message);
+  const std::string message(Cut(ToUtf8(std::string(status.message().substr(0, kMaxEncoded)))));
 
   v1::ErrorStatus out;
   out.set_code(static_cast<int>(status.code()));

@@ -1,0 +1,423 @@
+// What comes in is refused field by field; what goes out says nothing that is not known.
+#include "daemon/rpc/convert.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error_reason.h"
+#include "daemon/rpc/server.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stageload::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr std::size_t kMaxSpec = 2 << 20;
+
+v1::SubmitJobRequest GoodSubmit() {
+  v1::SubmitJobRequest request;
+  request.add_arguments("/usr/bin/python3");
+  request.add_arguments("train.py");
+  request.set_working_directory("/home/me");
+  request.add_environment("PATH=/usr/bin");
+  return request;
+}
+
+v1::GuardRequest GoodGuard() {
+  v1::GuardRequest request;
+  request.set_pid(42);
+  request.add_arguments("make");
+  return request;
+}
+
+// Refused as INVALID_FIELD of `field`, which the message starts with, and `text` follows in it.
+void ExpectInvalid(const absl::Status& status, const std::string& field, const std::string& text) {
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << field << ": " << status;
+  EXPECT_EQ(ReasonOf(status), kInvalidField) << status;
+  EXPECT_EQ(FieldOf(status), field) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith(field + ": "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+}
+
+// ---- Policy ----
+
+TEST(ToPolicyTest, WhatIsAbsentTakesTheDefault) {
+  const auto policy = ToPolicy(v1::Policy());
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ(policy->wait_free.value, 40);
+  EXPECT_EQ(policy->swap_budget, GiB(8));
+  EXPECT_EQ(policy->kill_free.value, 10);
+  EXPECT_EQ(policy->grace, absl::Seconds(5));
+  EXPECT_EQ(policy->priority, 0);
+  EXPECT_FALSE(policy->swap_limit || policy->memory || policy->start_timeout);
+}
+
+TEST(ToPolicyTest, ZeroIsAValueAndNotAbsence) {
+  v1::Policy in;
+  in.set_wait_free_percent(0);
+  in.set_swap_budget_bytes(0);
+  in.set_memory_bytes(0);
+  in.set_start_timeout_ns(0);
+  in.set_grace_ns(0);
+  const auto policy = ToPolicy(in);
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ(policy->wait_free.value, 0);
+  EXPECT_EQ(policy->swap_budget, Bytes(0));
+  EXPECT_EQ(policy->memory, Bytes(0));
+  EXPECT_EQ(policy->start_timeout, absl::ZeroDuration());
+  EXPECT_EQ(policy->grace, absl::ZeroDuration());
+}
+
+TEST(ToPolicyTest, EachBadFieldIsNamedWithItsValue) {
+  struct Case {
+    const char* field;
+    const char* text;
+    std::function<void(v1::Policy&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"policy.wait_free_percent", "140", [](auto& p) { p.set_wait_free_percent(140); }},
+      {"policy.wait_free_percent", "-1", [](auto& p) { p.set_wait_free_percent(-1); }},
+      {"policy.wait_free_percent", "nan", [](auto& p) { p.set_wait_free_percent(std::nan("")); }},
+      {"policy.kill_free_percent", "inf",
+       [](auto& p) { p.set_kill_free_percent(std::numeric_limits<double>::infinity()); }},
+      {"policy.swap_budget_bytes", "-5", [](auto& p) { p.set_swap_budget_bytes(-5); }},
+      {"policy.swap_limit_bytes", "-6", [](auto& p) { p.set_swap_limit_bytes(-6); }},
+      {"policy.memory_bytes", "-7", [](auto& p) { p.set_memory_bytes(-7); }},
+      {"policy.priority", "1001", [](auto& p) { p.set_priority(1001); }},
+      {"policy.priority", "-1001", [](auto& p) { p.set_priority(-1001); }},
+      {"policy.start_timeout_ns", "negative", [](auto& p) { p.set_start_timeout_ns(-1); }},
+      {"policy.grace_ns", "negative", [](auto& p) { p.set_grace_ns(-1'000'000'000); }},
+  };
+  for (const Case& bad : cases) {
+    v1::SubmitJobRequest submit = GoodSubmit();
+    bad.spoil(*submit.mutable_policy());
+    ExpectInvalid(ToSubmit(submit).status(), bad.field, bad.text);
+    v1::GuardRequest guard = GoodGuard();
+    bad.spoil(*guard.mutable_policy());
+    ExpectInvalid(ToGuard(guard).status(), bad.field, bad.text);
+  }
+}
+
+// ---- SubmitJob ----
+
+TEST(ToSubmitTest, EverythingIsTakenOverAsItIs) {
+  v1::SubmitJobRequest request = GoodSubmit();
+  request.add_arguments("\xFF\xFE not UTF-8");
+  request.add_environment("EMPTY=");
+  request.add_environment("BYTES=\x80=\n");
+  request.set_name("night run");
+  request.set_umask(0);
+  v1::ResourceLimit* limit = request.add_limits();
+  limit->set_resource(7);
+  limit->set_soft(std::numeric_limits<std::uint64_t>::max());
+  const auto submit = ToSubmit(request);
+  ASSERT_TRUE(submit.ok()) << submit.status();
+  EXPECT_EQ(submit->name, "night run");
+  EXPECT_THAT(submit->spec.argv, ElementsAre("/usr/bin/python3", "train.py", "\xFF\xFE not UTF-8"));
+  EXPECT_THAT(submit->spec.environment, ElementsAre("PATH=/usr/bin", "EMPTY=", "BYTES=\x80=\n"));
+  EXPECT_EQ(submit->spec.working_directory, "/home/me");
+  EXPECT_EQ(submit->spec.umask, 0u);
+  EXPECT_THAT(submit->spec.soft_limits,
+              ElementsAre(std::pair(7, std::numeric_limits<std::uint64_t>::max())));
+}
+
+TEST(ToSubmitTest, WithoutANameTheCommandGivesOneAndWithoutAUmaskIts022) {
+  const auto submit = ToSubmit(GoodSubmit());
+  ASSERT_TRUE(submit.ok()) << submit.status();
+  EXPECT_EQ(submit->name, "python3");
+  EXPECT_EQ(submit->spec.umask, 022u);
+}
+
+TEST(ToSubmitTest, EachBadFieldIsNamed) {
+  const std::string nul("a\0b", 3);
+  struct Case {
+    const char* field;
+    const char* text;
+    std::function<void(v1::SubmitJobRequest&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"arguments", "empty", [](auto& r) { r.clear_arguments(); }},
+      {"arguments", "empty", [](auto& r) { r.set_arguments(0, ""); }},
+      {"arguments", "NUL", [&](auto& r) { r.add_arguments(nul); }},
+      {"environment", "\"NAME\" is not", [](auto& r) { r.add_environment("NAME"); }},
+      {"environment", "\"=x\" is not", [](auto& r) { r.add_environment("=x"); }},
+      {"environment", "NUL", [&](auto& r) { r.add_environment("A=" + nul); }},
+      {"working_directory", "\"\" is not", [](auto& r) { r.clear_working_directory(); }},
+      {"working_directory", "\"here\" is not", [](auto& r) { r.set_working_directory("here"); }},
+      {"working_directory", "NUL", [&](auto& r) { r.set_working_directory("/" + nul); }},
+      {"name", "300 bytes", [](auto& r) { r.set_name(std::string(300, 'n')); }},
+      {"name", "control", [](auto& r) { r.set_name("a\nb"); }},
+      {"umask", "512", [](auto& r) { r.set_umask(512); }},
+      {"limits.resource", "-1", [](auto& r) { r.add_limits()->set_resource(-1); }},
+      {"limits.resource", "99", [](auto& r) { r.add_limits()->set_resource(99); }},
+  };
+  for (const Case& bad : cases) {
+    v1::SubmitJobRequest request = GoodSubmit();
+    bad.spoil(request);
+    ExpectInvalid(ToSubmit(request).status(), bad.field, bad.text);
+  }
+}
+
+TEST(ToSubmitTest, ArgumentsAndEnvironmentMayTakeTwoMebibytesTogetherAndNoByteMore) {
+  v1::SubmitJobRequest request;
+  request.set_working_directory("/");
+  request.add_arguments("sh");                                     // 3 bytes with its NUL
+  request.add_environment("A=" + std::string(kMaxSpec - 6, 'x'));  // the rest
+  EXPECT_TRUE(ToSubmit(request).ok()) << ToSubmit(request).status();
+  request.set_arguments(0, "bash");
+  ExpectInvalid(ToSubmit(request).status(), "arguments", "2097154 bytes, the limit is 2097152");
+}
+
+TEST(ToSubmitTest, ABadVariableIsShownShortAndReadable) {
+  v1::SubmitJobRequest request = GoodSubmit();
+  request.add_environment("\xFF" + std::string(100'000, 'x'));
+  const absl::Status status = ToSubmit(request).status();
+  ExpectInvalid(status, "environment", "\xEF\xBF\xBDxxx");
+  EXPECT_LT(status.message().size(), 200u);
+}
+
+// ---- The other requests ----
+
+TEST(ToGuardTest, PidAndCommandMustBeThere) {
+  const auto guard = ToGuard(GoodGuard());
+  ASSERT_TRUE(guard.ok()) << guard.status();
+  EXPECT_EQ(guard->pid, 42);
+  EXPECT_EQ(guard->name, "make");
+  EXPECT_EQ(guard->command, "make");
+  for (const int pid : {0, -1}) {
+    v1::GuardRequest request = GoodGuard();
+    request.set_pid(pid);
+    ExpectInvalid(ToGuard(request).status(), "pid", std::to_string(pid));
+  }
+  v1::GuardRequest request = GoodGuard();
+  request.clear_arguments();
+  ExpectInvalid(ToGuard(request).status(), "arguments", "empty");
+}
+
+TEST(ToOutcomeTest, ACommandExitsOrIsSignalledAndNotBothAndNotNeither) {
+  v1::ReportExitRequest request;
+  ExpectInvalid(ToOutcome(request).status(), "exit_code", "exactly one");
+  request.set_exit_code(127);
+  request.set_start_errno(2);
+  const auto failed = ToOutcome(request);
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  EXPECT_EQ(failed->exit_code, 127);
+  EXPECT_EQ(failed->start_errno, 2);
+  EXPECT_FALSE(failed->signal);
+  request.set_signal(9);
+  ExpectInvalid(ToOutcome(request).status(), "exit_code", "exactly one");
+  request.clear_exit_code();
+  ExpectInvalid(ToOutcome(request).status(), "start_errno", "exit_code");
+  request.clear_start_errno();
+  EXPECT_EQ(ToOutcome(request)->signal, 9);
+}
+
+TEST(ToOutcomeTest, WhatNoProcessCanEndWithIsRefused) {
+  for (const int code : {-1, 256}) {
+    v1::ReportExitRequest request;
+    request.set_exit_code(code);
+    ExpectInvalid(ToOutcome(request).status(), "exit_code", std::to_string(code));
+  }
+  for (const int signal : {0, -9, 128}) {
+    v1::ReportExitRequest request;
+    request.set_signal(signal);
+    ExpectInvalid(ToOutcome(request).status(), "signal", std::to_string(signal));
+  }
+  v1::ReportExitRequest request;
+  request.set_exit_code(127);
+  request.set_start_errno(0);
+  ExpectInvalid(ToOutcome(request).status(), "start_errno", "above 0");
+}
+
+TEST(ToListQueryTest, PagesAreOfAHundredUnlessSaid) {
+  const auto first = ToListQuery(v1::ListJobsRequest());
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->limit, 100);
+  EXPECT_FALSE(first->before);
+  EXPECT_THAT(first->states, IsEmpty());
+  v1::ListJobsRequest request;
+  request.set_page_size(1000);
+  request.set_page_token("17");
+  request.add_states(v1::JOB_STATE_PENDING);
+  request.add_states(v1::JOB_STATE_UNKNOWN);
+  const auto next = ToListQuery(request);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->limit, 1000);
+  EXPECT_EQ(next->before, core::JobId{17});
+  EXPECT_THAT(next->states, ElementsAre(core::JobState::kPending, core::JobState::kUnknown));
+}
+
+TEST(ToListQueryTest, BadSizesTokensAndStatesAreRefused) {
+  for (const int size : {-1, 1001}) {
+    v1::ListJobsRequest request;
+    request.set_page_size(size);
+    ExpectInvalid(ToListQuery(request).status(), "page_size", std::to_string(size));
+  }
+  for (const char* token : {"x", "-1", "0", "1x", " 1", "99999999999999999999"}) {
+    v1::ListJobsRequest request;
+    request.set_page_token(token);
+    ExpectInvalid(ToListQuery(request).status(), "page_token", "ListJobs");
+  }
+  for (const int state : {0, 13}) {
+    v1::ListJobsRequest request;
+    request.add_states(static_cast<v1::JobState>(state));
+    ExpectInvalid(ToListQuery(request).status(), "states", std::to_string(state));
+  }
+}
+
+TEST(ToJobIdTest, IdsStartAtOne) {
+  EXPECT_EQ(*ToJobId(1), core::JobId{1});
+  ExpectInvalid(ToJobId(0).status(), "id", "0 is not");
+  ExpectInvalid(ToJobId(-3).status(), "id", "-3 is not");
+}
+
+// ---- Answers ----
+
+engine::JobView SomeJob() {
+  engine::JobView job;
+  job.record.id = core::JobId{7};
+  job.record.name = "caf\xE9";  // Latin-1, as a file name may be
+  job.record.command = "caf\xE9 --all";
+  job.record.submit_time = absl::FromUnixSeconds(1'000'000);
+  return job;
+}
+
+TEST(ToProtoTest, WhatAJobDoesNotHaveStaysAbsent) {
+  const v1::Job job = ToProto(SomeJob());
+  EXPECT_EQ(job.id(), 7);
+  EXPECT_EQ(job.kind(), v1::JOB_KIND_JOB);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(job.reason(), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(job.submit_time_ns(), 1'000'000'000'000'000);
+  EXPECT_FALSE(job.has_exit_code() || job.has_signal() || job.has_start_time_ns() ||
+               job.has_end_time_ns() || job.has_pid() || job.has_footprint_bytes() ||
+               job.has_peak_footprint_bytes());
+  EXPECT_FALSE(job.policy().has_memory_bytes() || job.policy().has_swap_limit_bytes() ||
+               job.policy().has_start_timeout_ns());
+  EXPECT_EQ(job.policy().swap_budget_bytes(), GiB(8).count());
+}
+
+TEST(ToProtoTest, ACommandThatIsNotUtf8CanStillBeRead) {
+  const v1::Job job = ToProto(SomeJob());
+  EXPECT_EQ(job.name(), "caf\xEF\xBF\xBD");
+  v1::Job back;
+  EXPECT_TRUE(back.ParseFromString(job.SerializeAsString()));
+  EXPECT_EQ(back.command(), "caf\xEF\xBF\xBD --all");
+}
+
+TEST(ToProtoTest, APendingJobSaysWhatItWaitsFor) {
+  engine::JobView view = SomeJob();
+  view.queue_position = 3;
+  view.blockers = {{core::BlockerKind::kMemory, 9e9, 13e9, "needs 13 GB"},
+                   {core::BlockerKind::kStale, 2, 1.5, "2 s old"}};
+  const v1::Job job = ToProto(view);
+  EXPECT_EQ(job.queue_position(), 3);
+  ASSERT_EQ(job.blockers_size(), 2);
+  EXPECT_EQ(job.blockers(0).kind(), v1::BLOCKER_KIND_MEMORY);
+  EXPECT_EQ(job.blockers(0).read(), 9e9);
+  EXPECT_EQ(job.blockers(0).needed(), 13e9);
+  EXPECT_EQ(job.blockers(0).text(), "needs 13 GB");
+  EXPECT_EQ(job.blockers(1).kind(), v1::BLOCKER_KIND_STALE);
+}
+
+TEST(ToProtoTest, APidIsShownOnlyWhileItIsTheJobs) {
+  engine::JobView view = SomeJob();
+  view.record.root = core::ProcessIdentity{4711, 1};
+  view.record.state = core::JobState::kStopping;
+  EXPECT_EQ(ToProto(view).pid(), 4711);
+  view.record.state = core::JobState::kFailed;
+  view.record.outcome.exit_code = 0;
+  view.record.peak_footprint = Bytes(0);
+  const v1::Job ended = ToProto(view);
+  EXPECT_FALSE(ended.has_pid());
+  EXPECT_TRUE(ended.has_exit_code()) << "0 is a code";
+  EXPECT_TRUE(ended.has_peak_footprint_bytes()) << "0 is a size";
+}
+
+TEST(ToProtoTest, EveryStateAndReasonHasItsWordOnTheWire) {
+  for (int state = 1; state <= 12; ++state) {
+    engine::JobView view = SomeJob();
+    view.record.state = static_cast<core::JobState>(state);
+    EXPECT_EQ(std::string("JOB_STATE_") + core::Name(view.record.state),
+              std::string(v1::JobState_Name(ToProto(view).state())));
+  }
+  for (int reason = 1; reason <= 8; ++reason) {
+    engine::JobView view = SomeJob();
+    view.record.reason = static_cast<core::Reason>(reason);
+    EXPECT_EQ(std::string("REASON_") + core::Name(view.record.reason),
+              std::string(v1::Reason_Name(ToProto(view).reason())));
+  }
+}
+
+TEST(ToProtoTest, APageNamesTheNext) {
+  engine::JobPage page;
+  page.jobs = {SomeJob(), SomeJob()};
+  EXPECT_EQ(ToProto(page).jobs_size(), 2);
+  EXPECT_THAT(std::string(ToProto(page).next_page_token()), IsEmpty());
+  page.next = core::JobId{12};
+  v1::ListJobsRequest request;
+  request.set_page_token(ToProto(page).next_page_token());
+  EXPECT_EQ(ToListQuery(request)->before, core::JobId{12});
+}
+
+telemetry::Frame SomeFrame() {
+  telemetry::Frame frame;
+  frame.sequence = 5;
+  frame.time.wall = absl::FromUnixSeconds(9);
+  frame.time.awake = absl::Milliseconds(1500);
+  frame.interval = absl::Milliseconds(500);
+  frame.host.level = Percent{40.5};
+  frame.host.pressure = core::Pressure::kNormal;
+  frame.pending = 2;
+  frame.active = 1;
+  telemetry::ClientFrame client;
+  client.job = core::JobId{3};
+  client.charge = Bytes(-4096);
+  client.processes = 2;
+  frame.clients = {client};
+  frame.events = {{"admitted", core::JobId{3}, "room", absl::FromUnixSeconds(8)},
+                  {"gap", std::nullopt, "", absl::FromUnixSeconds(8)}};
+  frame.reserved = GiB(1);
+  return frame;
+}
+
+TEST(ToProtoTest, AFrameKeepsWhatWasReadAndOmitsTheRest) {
+  const v1::Frame frame = ToProto(SomeFrame());
+  EXPECT_EQ(frame.sequence(), 5);
+  EXPECT_EQ(frame.time_ns(), 9'000'000'000);
+  EXPECT_EQ(frame.awake_ns(), 1'500'000'000);
+  EXPECT_EQ(frame.interval_ns(), 500'000'000);
+  EXPECT_EQ(frame.host().level_percent(), 40.5);
+  EXPECT_EQ(frame.host().pressure(), v1::PRESSURE_NORMAL);
+  EXPECT_FALSE(frame.host().has_available_bytes() || frame.host().has_swap_used_bytes());
+  ASSERT_EQ(frame.clients_size(), 1);
+  EXPECT_EQ(frame.clients(0).charge_bytes(), -4096);
+  EXPECT_FALSE(frame.clients(0).has_footprint_bytes());
+  ASSERT_EQ(frame.events_size(), 2);
+  EXPECT_EQ(frame.events(0).job_id(), 3);
+  EXPECT_EQ(frame.events(1).job_id(), 0);
+  EXPECT_EQ(frame.reserved_bytes(), GiB(1).count());
+}
+
+TEST(EncodeFrameTest, TheSameBytesAreBothAnswers) {
+  const std::string bytes = EncodeFrame(SomeFrame());
+  v1::GetSnapshotResponse snapshot;
+  v1::WatchTelemetryResponse watched;
+  ASSERT_TRUE(snapshot.ParseFromString(bytes));
+  ASSERT_TRUE(watched.ParseFromString(bytes));
+  EXPECT_EQ(snapshot.frame().SerializeAsString(), ToProto(SomeFrame()).SerializeAsString());
+  EXPECT_EQ(watched.frame().SerializeAsString(), ToProto(SomeFrame()).SerializeAsString());
+  EXPECT_EQ(watched.dropped(), 0);
+}
+
+}  // namespace
+}  // namespace stageload::rpc
