@@ -82,7 +82,7 @@ grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
     grpc::CallbackServerContext*, const v1::ReadLogsRequest* request) {
   const absl::StatusOr<core::JobId> id = ToJobId(request->id());
   if (!id.ok()) return FailStream<v1::ReadLogsResponse>(id.status());
-  return StreamLog(parts_.engine, *id, ToLogStream(request->stream()), request->follow());
+  return StreamLog(parts_.engine, streams_, *id, ToLogStream(request->stream()), request->follow());
 }
 
 }  // namespace stageload::rpc

@@ -4,6 +4,7 @@
 #ifndef STAGELOAD_DAEMON_RPC_JOB_SERVICE_H_
 #define STAGELOAD_DAEMON_RPC_JOB_SERVICE_H_
 
+#include "daemon/rpc/open_streams.h"
 #include "daemon/rpc/parts.h"
 #include "stageload/v1/job_service.grpc.pb.h"
 
@@ -11,7 +12,7 @@ namespace stageload::rpc {
 
 class JobService final : public v1::JobService::CallbackService {
  public:
-  explicit JobService(const Parts& parts) : parts_(parts) {}
+  JobService(const Parts& parts, OpenStreams& streams) : parts_(parts), streams_(streams) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -32,6 +33,7 @@ class JobService final : public v1::JobService::CallbackService {
 
  private:
   const Parts& parts_;
+  OpenStreams& streams_;
 };
 
 }  // namespace stageload::rpc

@@ -22,10 +22,14 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 // before, so only what OnCancel and the job's watcher touch is shared.
 class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsResponse> {
  public:
-  static LogStreamReactor* Start(engine::Engine* engine, core::JobId id, jobs::LogStream which,
-                                 bool follow) {
-    std::shared_ptr<LogStreamReactor> stream(new LogStreamReactor(engine, id, which, follow));
+  static LogStreamReactor* Start(engine::Engine* engine, OpenStreams& streams, core::JobId id,
+                                 jobs::LogStream which, bool follow) {
+    std::shared_ptr<LogStreamReactor> stream(
+        new LogStreamReactor(engine, streams, id, which, follow));
     stream->self_ = stream;
+    stream->key_ = streams.Add([weak = std::weak_ptr<LogStreamReactor>(stream)](const auto&) {
+      if (const auto open = weak.lock()) open->Break();
+    });
     engine->Get(id,
                 [stream](absl::StatusOr<engine::JobView> job) { stream->Open(std::move(job)); });
     return stream.get();
@@ -38,18 +42,19 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
 
   void OnCancel() override {
     cancelled_ = true;
-    const std::lock_guard<std::mutex> lock(alarm_mutex_);
-    if (alarm_) alarm_->Cancel();  // wakes a rest; nothing else is waited for here
+    Wake();
   }
 
   void OnDone() override {
     if (token_) engine_->Unwatch(*token_);
+    streams_.Remove(key_);
     const std::shared_ptr<LogStreamReactor> self = std::move(self_);
   }
 
  private:
-  LogStreamReactor(engine::Engine* engine, core::JobId id, jobs::LogStream which, bool follow)
-      : engine_(engine), id_(id), which_(which), follow_(follow) {}
+  LogStreamReactor(engine::Engine* engine, OpenStreams& streams, core::JobId id,
+                   jobs::LogStream which, bool follow)
+      : engine_(engine), streams_(streams), id_(id), which_(which), follow_(follow) {}
 
   void Open(absl::StatusOr<engine::JobView> job) {
     if (!job.ok()) return Finish(ToGrpc(job.status()));
@@ -63,10 +68,10 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
       token_ = engine_->NewWatchToken();
       engine_->Watch(*token_, id_,
                      [stream = self_](const absl::StatusOr<engine::JobView>& changed) {
-                       if (!changed.ok()) stream->broken_ = true;
-                       if (!changed.ok() || core::IsEnd(changed->record.state)) {
-                         stream->ended_ = true;
-                       }
+                       if (!changed.ok()) return stream->Break();
+                       if (!core::IsEnd(changed->record.state)) return;
+                       stream->ended_ = true;
+                       stream->Wake();
                      });
     } else {
       ended_ = true;
@@ -76,17 +81,19 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
   }
 
   void Next() {
-    if (cancelled_)
+    if (cancelled_) {
       return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    }
+    // Before the log: one that grows faster than it is read must not hold up the end.
+    if (broken_) {
+      return Finish(
+          ToGrpc(WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown)));
+    }
     // Read before the log is: what was written before the end is then in it.
     const bool ended = ended_;
     absl::StatusOr<std::optional<jobs::LogPiece>> piece = reader_->Next();
     if (!piece.ok()) return Finish(ToGrpc(piece.status()));
     if (piece->has_value()) return Write(*std::move(*piece));
-    if (broken_) {
-      return Finish(
-          ToGrpc(WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown)));
-    }
     if (ended) return Finish(grpc::Status::OK);
     Rest(kLookAgain);
   }
@@ -100,21 +107,42 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
     StartWrite(&response_);
   }
 
+  // What ends the stream is looked at in Next(), and by nobody else.
+  void Break() {
+    broken_ = true;
+    Wake();
+  }
+
+  // Ends a rest; nothing else is waited for here.
+  void Wake() {
+    std::shared_ptr<grpc::Alarm> alarm;  // cancelled outside the lock, which its ringing may take
+    {
+      const std::lock_guard<std::mutex> lock(alarm_mutex_);
+      alarm = alarm_;
+    }
+    if (alarm) alarm->Cancel();
+  }
+
   void Rest(std::chrono::milliseconds duration) {
+    // The alarm may ring, and all be over, before this returns.
+    const std::shared_ptr<LogStreamReactor> self = self_;
     const std::lock_guard<std::mutex> lock(alarm_mutex_);
-    // A cancel that came before the alarm was set must not wait for it to ring by itself.
+    // What came before the alarm was set must not wait for it to ring by itself.
+    const bool now = cancelled_ || broken_;
     const auto at =
-        std::chrono::system_clock::now() + (cancelled_ ? std::chrono::milliseconds(0) : duration);
+        std::chrono::system_clock::now() + (now ? std::chrono::milliseconds(0) : duration);
     // A new one each time: the old one may be ringing, which is how we got here.
-    alarm_ = std::make_unique<grpc::Alarm>();
+    alarm_ = std::make_shared<grpc::Alarm>();
     alarm_->Set(at, [this](bool) { Next(); });
   }
 
   engine::Engine* const engine_;
+  OpenStreams& streams_;
   const core::JobId id_;
   const jobs::LogStream which_;
   const bool follow_;
   std::shared_ptr<LogStreamReactor> self_;  // until OnDone
+  std::uint64_t key_ = 0;
   std::optional<jobs::LogReader> reader_;
   std::optional<engine::Engine::WatchToken> token_;
   v1::ReadLogsResponse response_;
@@ -122,14 +150,15 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
   std::atomic<bool> broken_ = false;
   std::atomic<bool> cancelled_ = false;
   std::mutex alarm_mutex_;
-  std::unique_ptr<grpc::Alarm> alarm_;
+  std::shared_ptr<grpc::Alarm> alarm_;
 };
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine, core::JobId id,
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
+                                                          OpenStreams& streams, core::JobId id,
                                                           jobs::LogStream which, bool follow) {
-  return LogStreamReactor::Start(engine, id, which, follow);
+  return LogStreamReactor::Start(engine, streams, id, which, follow);
 }
 
 }  // namespace stageload::rpc

@@ -9,12 +9,14 @@
 #include "daemon/core/ids.h"
 #include "daemon/engine/engine.h"
 #include "daemon/jobs/log.h"
+#include "daemon/rpc/open_streams.h"
 #include "stageload/v1/job_service.pb.h"
 
 namespace stageload::rpc {
 
-// Owns itself; gRPC ends it.
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine, core::JobId id,
+// Owns itself; gRPC ends it. `streams` outlives it.
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
+                                                          OpenStreams& streams, core::JobId id,
                                                           jobs::LogStream which, bool follow);
 
 }  // namespace stageload::rpc

@@ -12,7 +12,7 @@ namespace stageload::rpc {
 std::vector<std::unique_ptr<grpc::Service>> MakeServices(const Parts& parts, const Peer& peer,
                                                          OpenStreams& streams) {
   std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(std::make_unique<JobService>(parts));
+  services.push_back(std::make_unique<JobService>(parts, streams));
   services.push_back(std::make_unique<AdmissionService>(parts, peer));
   services.push_back(std::make_unique<TelemetryService>(parts, streams));
   services.push_back(std::make_unique<AdminService>(parts));

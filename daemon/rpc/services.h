@@ -4,7 +4,7 @@
 #ifndef STAGELOAD_DAEMON_RPC_SERVICES_H_
 #define STAGELOAD_DAEMON_RPC_SERVICES_H_
 
-#include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/impl/service_type.h>
 
 #include <memory>
 #include <string>

@@ -1,0 +1,645 @@
+// Jobs and guards over the API, with the real engine, store and shim; only the memory of the
+// machine is made up.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/jobs/exit_watcher.h"
+#include "daemon/jobs/jobs.h"
+#include "daemon/store/store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "stageload/v1/admission_service.grpc.pb.h"
+#include "stageload/v1/job_service.grpc.pb.h"
+#include "tests/daemon/rpc/api_fixture.h"
+
+namespace stageload::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// The real machine's processes with a level that the test sets.
+class SteeredHost : public host::Host {
+ public:
+  absl::StatusOr<core::HostSample> Sample() override {
+    core::HostSample sample;
+    sample.total = GiB(32);
+    sample.available = GiB(32) * (level_ / 100.0);
+    sample.level = Percent{static_cast<double>(level_)};
+    sample.swap_used = Bytes(0);
+    return sample;
+  }
+  absl::StatusOr<std::vector<host::Process>> Processes() override { return real_->Processes(); }
+  absl::StatusOr<core::Usage> Usage(const core::ProcessIdentity& identity) override {
+    return real_->Usage(identity);
+  }
+  absl::StatusOr<host::Process> Find(std::int32_t pid) override { return real_->Find(pid); }
+  absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override {
+    return real_->CommandLine(identity);
+  }
+  Instant Clock() override { return real_->Clock(); }
+  const std::string& BootId() override { return real_->BootId(); }
+
+  void SetLevel(int percent) { level_ = percent; }
+
+ private:
+  std::unique_ptr<host::Host> real_ = host::NewLinuxHost({});
+  std::atomic<int> level_ = 90;
+};
+
+// A child that only waits for its end.
+class Child {
+ public:
+  Child() {
+    char sleep[] = "sleep";
+    char seconds[] = "1000";
+    char* const argv[] = {sleep, seconds, nullptr};
+    EXPECT_EQ(::posix_spawnp(&pid_, sleep, nullptr, nullptr, argv, environ), 0);
+  }
+  ~Child() { End(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void End() {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+class JobServicesTest : public testing::Test {
+ protected:
+  JobServicesTest() : jobs_(folder_.path() + "/jobs", STAGELOAD_SHIM) {
+    auto store = store::Store::Open(folder_.path() + "/stageload.db");
+    EXPECT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    engine_ = std::make_unique<engine::Engine>(
+        engine::Engine::Options{}, engine::Engine::Parts{&host_, store_.get(), &jobs_, &hub_});
+    auto exits = jobs::ExitWatcher::Create(
+        [this](const core::ProcessIdentity& identity) { engine_->ProcessExited(identity); });
+    EXPECT_TRUE(exits.ok()) << exits.status();
+    exits_ = *std::move(exits);
+    engine_->SetExitWatcher(exits_.get());
+    const absl::Status restored = engine_->Restore();
+    EXPECT_TRUE(restored.ok()) << restored;
+    exits_thread_ = std::thread([this] { exits_->Run(); });
+    engine_thread_ = std::thread([this] { engine_->Run(); });
+    api_.emplace(MakeParts());
+    channel_ = api_->Connect();
+    stub_ = v1::JobService::NewStub(channel_);
+    admission_ = v1::AdmissionService::NewStub(channel_);
+  }
+  ~JobServicesTest() override {
+    CancelWhatIsLeft();
+    Stop();
+    api_.reset();
+  }
+
+  Parts MakeParts() {
+    Parts parts;
+    parts.engine = engine_.get();
+    parts.hub = &hub_;
+    parts.find_process = [this](std::int32_t pid) -> absl::StatusOr<host::Process> {
+      const std::lock_guard<std::mutex> lock(table_mutex_);
+      if (const auto process = table_.find(pid); process != table_.end()) return process->second;
+      return finder_->Find(pid);
+    };
+    return parts;
+  }
+  // From now on `pid` is a child of `parent` and belongs to `uid`, for what the API asks.
+  void Pretend(std::int32_t pid, std::int32_t parent, std::uint32_t uid) {
+    const std::lock_guard<std::mutex> lock(table_mutex_);
+    table_[pid] = {{pid, 1}, parent, pid, pid, uid, 'S'};
+  }
+
+  // Once this returns, the engine has seen it.
+  void SetLevel(int percent) {
+    host_.SetLevel(percent);
+    ASSERT_TRUE(Eventually([&] {
+      const auto newest = hub_.Newest();
+      return newest != nullptr && newest->frame.host.level == Percent{static_cast<double>(percent)};
+    }));
+  }
+
+  // As the daemon ends. Returns how long the server took.
+  absl::Duration Stop() {
+    if (!engine_thread_.joinable()) return absl::ZeroDuration();
+    engine_->Stop();
+    const absl::Time before = absl::Now();
+    api_->server().Stop(absl::Milliseconds(1500));
+    const absl::Duration took = absl::Now() - before;
+    engine_thread_.join();
+    exits_->Stop();
+    exits_thread_.join();
+    return took;
+  }
+
+  static v1::SubmitJobRequest Shell(const std::string& script) {
+    v1::SubmitJobRequest request;
+    for (const char* word : {"sh", "-c"}) request.add_arguments(word);
+    request.add_arguments(script);
+    request.set_working_directory("/");
+    request.add_environment("PATH=/usr/bin:/bin");
+    request.mutable_policy()->set_grace_ns(absl::ToInt64Nanoseconds(absl::Milliseconds(200)));
+    return request;
+  }
+  grpc::Status Submit(const v1::SubmitJobRequest& request, v1::Job& job) {
+    Context context;
+    v1::SubmitJobResponse response;
+    const grpc::Status status = stub_->SubmitJob(&context, request, &response);
+    job = response.job();
+    return status;
+  }
+  std::int64_t SubmitShell(const std::string& script) {
+    v1::Job job;
+    const grpc::Status status = Submit(Shell(script), job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job.id();
+  }
+  grpc::Status Get(std::int64_t id, v1::Job& job) {
+    Context context;
+    v1::GetJobRequest request;
+    request.set_id(id);
+    v1::GetJobResponse response;
+    const grpc::Status status = stub_->GetJob(&context, request, &response);
+    job = response.job();
+    return status;
+  }
+  grpc::Status Cancel(std::int64_t id) {
+    Context context;
+    v1::CancelJobRequest request;
+    request.set_id(id);
+    v1::CancelJobResponse response;
+    return stub_->CancelJob(&context, request, &response);
+  }
+  // All that WaitJob says.
+  std::vector<v1::Job> WaitForEnd(std::int64_t id) {
+    Context context;
+    v1::WaitJobRequest request;
+    request.set_id(id);
+    const auto reader = stub_->WaitJob(&context, request);
+    std::vector<v1::Job> states;
+    v1::WaitJobResponse response;
+    while (reader->Read(&response)) states.push_back(response.job());
+    const grpc::Status status = reader->Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return states;
+  }
+  v1::ListJobsResponse List(const v1::ListJobsRequest& request) {
+    Context context;
+    v1::ListJobsResponse response;
+    const grpc::Status status = stub_->ListJobs(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  struct Log {
+    std::string out, err;
+    grpc::Status status;
+  };
+  Log ReadLog(std::int64_t id, bool follow, v1::LogStream stream = v1::LOG_STREAM_UNSPECIFIED) {
+    Context context;
+    v1::ReadLogsRequest request;
+    request.set_id(id);
+    request.set_follow(follow);
+    request.set_stream(stream);
+    const auto reader = stub_->ReadLogs(&context, request);
+    Log log;
+    v1::ReadLogsResponse response;
+    while (reader->Read(&response)) {
+      EXPECT_LE(response.data().size(), 64u << 10);
+      (response.stream() == v1::LOG_STREAM_STDERR ? log.err : log.out) += response.data();
+    }
+    log.status = reader->Finish();
+    return log;
+  }
+  grpc::Status ReportExit(std::int64_t id, int code) {
+    Context context;
+    v1::ReportExitRequest request;
+    request.set_id(id);
+    request.set_exit_code(code);
+    v1::ReportExitResponse response;
+    return admission_->ReportExit(&context, request, &response);
+  }
+  static v1::GuardRequest GuardOf(pid_t pid) {
+    v1::GuardRequest request;
+    request.set_pid(pid);
+    request.add_arguments("sleep");
+    return request;
+  }
+  // Reads until the guard is in `state`; nothing when the stream ends before.
+  static std::optional<v1::Job> ReadUntil(grpc::ClientReader<v1::GuardResponse>& reader,
+                                          v1::JobState state) {
+    v1::GuardResponse response;
+    while (reader.Read(&response)) {
+      if (response.job().state() == state) return response.job();
+    }
+    return std::nullopt;
+  }
+
+  TemporaryFolder folder_;
+  SteeredHost host_;
+  std::unique_ptr<host::Host> finder_ = host::NewLinuxHost({});
+  std::mutex table_mutex_;
+  std::map<std::int32_t, host::Process> table_;
+  telemetry::Hub hub_{EncodeFrame};
+  jobs::Jobs jobs_;
+  std::unique_ptr<store::Store> store_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<jobs::ExitWatcher> exits_;
+  std::thread engine_thread_, exits_thread_;
+  std::optional<Api> api_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> stub_;
+  std::unique_ptr<v1::AdmissionService::Stub> admission_;
+
+ private:
+  // No process of a test outlives it.
+  void CancelWhatIsLeft() {
+    if (!engine_thread_.joinable()) return;  // such a test has none
+    v1::ListJobsRequest request;
+    for (const v1::JobState state : {v1::JOB_STATE_PENDING, v1::JOB_STATE_RUNNING}) {
+      request.add_states(state);
+    }
+    const v1::ListJobsResponse left = List(request);
+    for (const v1::Job& job : left.jobs()) {
+      (void)Cancel(job.id());  // it may have ended by now
+      WaitForEnd(job.id());
+    }
+  }
+};
+
+// ---- Jobs ----
+
+TEST_F(JobServicesTest, AJobRunsAndItsWaiterSeesEachStateUntilTheEnd) {
+  v1::SubmitJobRequest request = Shell("exit 7");
+  request.set_name("seven");
+  v1::Job job;
+  ASSERT_TRUE(Submit(request, job).ok());
+  EXPECT_EQ(job.id(), 1);
+  EXPECT_EQ(job.name(), "seven");
+  EXPECT_EQ(job.command(), "sh -c exit 7");
+  const std::vector<v1::Job> states = WaitForEnd(job.id());
+  ASSERT_FALSE(states.empty());
+  EXPECT_EQ(states.back().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(states.back().exit_code(), 7);
+  ASSERT_TRUE(Get(job.id(), job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(job.log_directory(), jobs_.FolderOf(core::JobId{1}));
+}
+
+TEST_F(JobServicesTest, WaitingForAJobThatHasEndedSaysItsEndAtOnce) {
+  const std::int64_t id = SubmitShell("true");
+  WaitForEnd(id);
+  const std::vector<v1::Job> states = WaitForEnd(id);
+  ASSERT_THAT(states, SizeIs(1));
+  EXPECT_EQ(states[0].state(), v1::JOB_STATE_COMPLETED);
+}
+
+TEST_F(JobServicesTest, TheJobGetsItsBytesFolderAndEnvironmentAsTheyWere) {
+  v1::SubmitJobRequest request = Shell("printf '%s|%s|%s|%s' \"$PWD\" \"$ODD\" \"$1\" \"$2\"");
+  request.add_arguments("sh");
+  request.add_arguments("\xFF\xFE");
+  request.add_arguments("");
+  request.add_environment("ODD=a=\x80\n b");
+  const std::string odd = folder_.path() + "/odd \xE9 folder";
+  ASSERT_TRUE(std::filesystem::create_directory(odd));
+  request.set_working_directory(odd);
+  v1::Job job;
+  ASSERT_TRUE(Submit(request, job).ok());
+  const Log log = ReadLog(job.id(), true);
+  EXPECT_EQ(log.out, odd + "|a=\x80\n b|\xFF\xFE|");
+  EXPECT_TRUE(log.status.ok());
+}
+
+TEST_F(JobServicesTest, AnUnknownIdIsNotFoundAndAnIdBelowOneInvalid) {
+  struct Call {
+    const char* name;
+    std::function<grpc::Status(std::int64_t)> call;
+  };
+  const std::vector<Call> calls = {
+      {"GetJob",
+       [&](std::int64_t id) {
+         v1::Job job;
+         return Get(id, job);
+       }},
+      {"CancelJob", [&](std::int64_t id) { return Cancel(id); }},
+      {"WaitJob",
+       [&](std::int64_t id) {
+         Context context;
+         v1::WaitJobRequest request;
+         request.set_id(id);
+         return stub_->WaitJob(&context, request)->Finish();
+       }},
+      {"ReadLogs", [&](std::int64_t id) { return ReadLog(id, false).status; }},
+      {"ReadLogs, followed", [&](std::int64_t id) { return ReadLog(id, true).status; }},
+      {"ReportExit", [&](std::int64_t id) { return ReportExit(id, 0); }},
+  };
+  for (const Call& one : calls) {
+    const grpc::Status unknown = one.call(4711);
+    EXPECT_EQ(unknown.error_code(), grpc::StatusCode::NOT_FOUND) << one.name;
+    EXPECT_EQ(ReasonOnWire(unknown), kJobNotFound) << one.name;
+    EXPECT_THAT(unknown.error_message(), HasSubstr("4711")) << one.name;
+    for (const std::int64_t id : {0, -1}) {
+      const grpc::Status bad = one.call(id);
+      EXPECT_EQ(bad.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << one.name;
+      EXPECT_EQ(ReasonOnWire(bad), kInvalidField) << one.name;
+    }
+  }
+}
+
+TEST_F(JobServicesTest, ABadSubmitNamesTheFieldAndQueuesNothing) {
+  v1::SubmitJobRequest request = Shell("true");
+  request.mutable_policy()->set_swap_budget_bytes(-5);
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "policy.swap_budget_bytes");
+  EXPECT_EQ(List({}).jobs_size(), 0);
+}
+
+TEST_F(JobServicesTest, WhatCanNeverFitIsRefusedWithTheArithmetic) {
+  v1::SubmitJobRequest request = Shell("true");
+  request.mutable_policy()->set_memory_bytes(GiB(64).count());
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ReasonOnWire(status), kNeverFits);
+  EXPECT_THAT(status.error_message(), HasSubstr("64 GiB"));
+}
+
+TEST_F(JobServicesTest, ARequestOfMoreThanFourMebibytesIsRefusedWithBothSizesAndTheRestGoesOn) {
+  v1::SubmitJobRequest request = Shell("true");
+  request.add_environment("A=" + std::string(5 << 20, 'x'));
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(4 << 20)));
+  EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(request.ByteSizeLong())));
+  EXPECT_EQ(List({}).jobs_size(), 0);
+}
+
+TEST_F(JobServicesTest, JobsArePagedNewestFirstAndFiltered) {
+  SetLevel(20);  // nothing is admitted
+  for (int i = 0; i < 5; ++i) SubmitShell("true");
+  ASSERT_TRUE(Cancel(3).ok());
+  std::vector<std::int64_t> ids;
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  int pages = 0;
+  do {
+    const v1::ListJobsResponse page = List(request);
+    for (const v1::Job& job : page.jobs()) ids.push_back(job.id());
+    request.set_page_token(page.next_page_token());
+    ++pages;
+  } while (!request.page_token().empty());
+  EXPECT_THAT(ids, testing::ElementsAre(5, 4, 3, 2, 1));
+  EXPECT_EQ(pages, 3);
+  v1::ListJobsRequest cancelled;
+  cancelled.add_states(v1::JOB_STATE_CANCELLED);
+  ASSERT_EQ(List(cancelled).jobs_size(), 1);
+  EXPECT_EQ(List(cancelled).jobs(0).id(), 3);
+}
+
+TEST_F(JobServicesTest, ACancelledJobEndsAndCannotBeCancelledAgain) {
+  const std::int64_t id = SubmitShell("sleep 1000");
+  ASSERT_TRUE(Cancel(id).ok());
+  EXPECT_EQ(WaitForEnd(id).back().state(), v1::JOB_STATE_CANCELLED);
+  const grpc::Status again = Cancel(id);
+  EXPECT_EQ(again.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonOnWire(again), kJobEnded);
+}
+
+TEST_F(JobServicesTest, APendingJobShowsWhatItWaitsForUntilThereIsRoom) {
+  SetLevel(20);
+  const std::int64_t id = SubmitShell("true");
+  v1::Job job;
+  ASSERT_TRUE(Eventually([&] { return Get(id, job).ok() && job.blockers_size() > 0; }));
+  EXPECT_EQ(job.state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(job.blockers(0).kind(), v1::BLOCKER_KIND_LEVEL);
+  EXPECT_EQ(job.blockers(0).needed(), 40);
+  EXPECT_EQ(job.queue_position(), 1);
+  SetLevel(90);
+  EXPECT_EQ(WaitForEnd(id).back().state(), v1::JOB_STATE_COMPLETED);
+}
+
+// ---- Logs ----
+
+TEST_F(JobServicesTest, ALogIsFollowedToItsEndAndBothStreamsAreToldApart) {
+  const std::int64_t id = SubmitShell("echo one; echo two >&2; sleep 0.3; echo three");
+  const Log followed = ReadLog(id, true);
+  EXPECT_TRUE(followed.status.ok()) << followed.status.error_message();
+  EXPECT_EQ(followed.out, "one\nthree\n");
+  EXPECT_EQ(followed.err, "two\n");
+  const Log out = ReadLog(id, false, v1::LOG_STREAM_STDOUT);
+  EXPECT_EQ(out.out, "one\nthree\n");
+  EXPECT_EQ(out.err, "");
+  const Log err = ReadLog(id, false, v1::LOG_STREAM_STDERR);
+  EXPECT_EQ(err.out, "");
+  EXPECT_EQ(err.err, "two\n");
+}
+
+TEST_F(JobServicesTest, WithoutFollowTheLogEndsWhereItIsAlthoughTheJobRuns) {
+  const std::int64_t id = SubmitShell("echo so far; exec sleep 1000");
+  ASSERT_TRUE(Eventually([&] { return ReadLog(id, false).out == "so far\n"; }));
+  EXPECT_TRUE(ReadLog(id, false).status.ok());
+}
+
+TEST_F(JobServicesTest, ALargeLogComesWholeToAReaderThatPauses) {
+  constexpr std::size_t kSize = 24 << 20;  // far above what the buffers between us hold
+  const std::int64_t id = SubmitShell("head -c 25165824 /dev/zero");
+  EXPECT_EQ(WaitForEnd(id).back().state(), v1::JOB_STATE_COMPLETED);
+  const Log log = ReadLog(id, false);
+  EXPECT_TRUE(log.status.ok()) << log.status.error_message();
+  EXPECT_EQ(log.out.size(), kSize);
+  EXPECT_EQ(log.out.find_first_not_of('\0'), std::string::npos);
+}
+
+TEST_F(JobServicesTest, ALogOfAJobThatWaitsIsEmptyAndAFollowerWaitsWithIt) {
+  SetLevel(20);
+  const std::int64_t id = SubmitShell("echo late");
+  EXPECT_EQ(ReadLog(id, false).out, "");
+  Log log;
+  std::thread follower([&] { log = ReadLog(id, true); });
+  SetLevel(90);
+  follower.join();
+  EXPECT_EQ(log.out, "late\n");
+  EXPECT_TRUE(log.status.ok());
+}
+
+TEST_F(JobServicesTest, AFollowerThatLeavesIsForgotten) {
+  const std::int64_t id = SubmitShell("exec sleep 1000");
+  Context context;
+  v1::ReadLogsRequest request;
+  request.set_id(id);
+  request.set_follow(true);
+  const auto reader = stub_->ReadLogs(&context, request);
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  channel_.reset();
+  // Were its stream still open, this would use up its time.
+  EXPECT_TRUE(Cancel(id).ok());
+  WaitForEnd(id);
+  EXPECT_LT(Stop(), absl::Seconds(1));
+}
+
+// ---- Guards ----
+
+TEST_F(JobServicesTest, AGuardIsAdmittedAndEndsWithWhatItsParentReports) {
+  Child child;
+  Context context;
+  const auto reader = admission_->Guard(&context, GuardOf(child.pid()));
+  const auto running = ReadUntil(*reader, v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(running.has_value());
+  EXPECT_EQ(running->kind(), v1::JOB_KIND_GUARD);
+  EXPECT_EQ(running->pid(), child.pid());
+  child.End();
+  EXPECT_TRUE(ReportExit(running->id(), 5).ok());
+  const auto ended = ReadUntil(*reader, v1::JOB_STATE_FAILED);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->exit_code(), 5);
+  EXPECT_TRUE(reader->Finish().ok());
+  const grpc::Status again = ReportExit(running->id(), 5);
+  EXPECT_EQ(again.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonOnWire(again), kJobEnded);
+}
+
+TEST_F(JobServicesTest, AGuardThatLeavesBeforeItsStartIsTakenBack) {
+  SetLevel(20);
+  Child child;
+  Context context;
+  const auto reader = admission_->Guard(&context, GuardOf(child.pid()));
+  const auto pending = ReadUntil(*reader, v1::JOB_STATE_PENDING);
+  ASSERT_TRUE(pending.has_value());
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const v1::Job ended = WaitForEnd(pending->id()).back();
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(ended.reason(), v1::REASON_CLIENT_GONE);
+  EXPECT_EQ(::kill(child.pid(), 0), 0) << "the command is its caller's";
+}
+
+TEST_F(JobServicesTest, AGuardThatLeavesLaterIsStillWatched) {
+  Child child;
+  std::int64_t id = 0;
+  {
+    Context context;
+    const auto reader = admission_->Guard(&context, GuardOf(child.pid()));
+    const auto running = ReadUntil(*reader, v1::JOB_STATE_RUNNING);
+    ASSERT_TRUE(running.has_value());
+    id = running->id();
+    context.TryCancel();
+    (void)reader->Finish();
+  }
+  v1::Job job;
+  ASSERT_TRUE(Get(id, job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  child.End();
+  EXPECT_EQ(WaitForEnd(id).back().state(), v1::JOB_STATE_UNKNOWN) << "nobody saw how";
+}
+
+TEST_F(JobServicesTest, AGuardHasNoLogHere) {
+  Child child;
+  Context context;
+  const auto reader = admission_->Guard(&context, GuardOf(child.pid()));
+  const auto running = ReadUntil(*reader, v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(running.has_value());
+  const grpc::Status status = ReadLog(running->id(), true).status;
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("guarded command"));
+}
+
+TEST_F(JobServicesTest, OnlyAProcessOfTheCallersUserOrBelowTheCallerCanBeNamed) {
+  constexpr std::uint32_t kForeign = 12345;
+  Child foreign;
+  Pretend(foreign.pid(), 1, kForeign);
+  {
+    Context context;
+    const grpc::Status status = admission_->Guard(&context, GuardOf(foreign.pid()))->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_EQ(ReasonOnWire(status), kPeerRefused);
+    EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(foreign.pid())));
+    EXPECT_THAT(status.error_message(), HasSubstr("12345"));
+  }
+  EXPECT_EQ(List({}).jobs_size(), 0);
+  // Below us, over a shell in between.
+  constexpr std::int32_t kShell = 2'000'000'000;
+  Pretend(foreign.pid(), kShell, kForeign);
+  Pretend(kShell, ::getpid(), kForeign);
+  Context context;
+  const auto reader = admission_->Guard(&context, GuardOf(foreign.pid()));
+  EXPECT_TRUE(ReadUntil(*reader, v1::JOB_STATE_RUNNING).has_value());
+}
+
+TEST_F(JobServicesTest, AProcessTreeThatGoesInACircleIsNotFollowedForEver) {
+  Child foreign;
+  Pretend(foreign.pid(), foreign.pid(), 12345);
+  Context context;
+  EXPECT_EQ(admission_->Guard(&context, GuardOf(foreign.pid()))->Finish().error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(JobServicesTest, AGuardOfNoProcessIsRefusedByName) {
+  Child child;
+  const pid_t gone = child.pid();
+  child.End();
+  for (const pid_t pid : {gone, pid_t{0}, pid_t{-1}}) {
+    Context context;
+    const grpc::Status status = admission_->Guard(&context, GuardOf(pid))->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << pid;
+    EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "pid");
+  }
+}
+
+// ---- The end ----
+
+TEST_F(JobServicesTest, WhoWaitsWhenTheDaemonEndsIsToldSo) {
+  SetLevel(20);  // so that nothing runs
+  const std::int64_t id = SubmitShell("true");
+  Child child;
+  Context wait_context, log_context, guard_context;
+  v1::WaitJobRequest wait;
+  wait.set_id(id);
+  const auto waiter = stub_->WaitJob(&wait_context, wait);
+  v1::ReadLogsRequest read;
+  read.set_id(id);
+  read.set_follow(true);
+  const auto log = stub_->ReadLogs(&log_context, read);
+  const auto guard = admission_->Guard(&guard_context, GuardOf(child.pid()));
+  v1::WaitJobResponse waited;
+  ASSERT_TRUE(waiter->Read(&waited));
+  ASSERT_TRUE(ReadUntil(*guard, v1::JOB_STATE_PENDING).has_value());
+  EXPECT_LT(Stop(), absl::Seconds(2));
+  while (waiter->Read(&waited)) {
+  }
+  v1::ReadLogsResponse piece;
+  EXPECT_FALSE(log->Read(&piece));
+  v1::GuardResponse guarded;
+  while (guard->Read(&guarded)) {
+  }
+  for (const grpc::Status& status : {waiter->Finish(), log->Finish(), guard->Finish()}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_EQ(ReasonOnWire(status), kShuttingDown);
+  }
+}
+
+}  // namespace
+}  // namespace stageload::rpc

@@ -1,0 +1,394 @@
+// What needs no engine: telemetry from a hub that the test publishes to, version, health and
+// reflection.
+#include <google/protobuf/descriptor.pb.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "base/version.h"
+#include "gmock/gmock.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpc/reflection/v1/reflection.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "gtest/gtest.h"
+#include "stageload/v1/admin_service.grpc.pb.h"
+#include "stageload/v1/telemetry_service.grpc.pb.h"
+#include "tests/daemon/rpc/api_fixture.h"
+
+namespace stageload::rpc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+using Reader = std::unique_ptr<grpc::ClientReader<v1::WatchTelemetryResponse>>;
+
+class StandingServicesTest : public testing::Test {
+ protected:
+  StandingServicesTest() : api_(MakeParts()), channel_(api_.Connect()) {}
+
+  Parts MakeParts() {
+    Parts parts;
+    parts.hub = &hub_;
+    parts.on_shutdown = [this] { ++shutdowns_; };
+    parts.state_directory = "/state";
+    parts.start_time = absl::FromUnixSeconds(1);
+    return parts;
+  }
+
+  // Published at `awake`, with one event that is named after its number; delivered before this
+  // returns. `bulk` is the size of what the frame carries besides.
+  void Publish(absl::Duration awake = absl::ZeroDuration(), std::size_t bulk = 0) {
+    telemetry::Frame frame;
+    frame.time.awake = awake;
+    frame.clients.resize(1);
+    frame.clients[0].name = std::string(bulk, 'x');
+    frame.events = {{"e" + std::to_string(++published_), std::nullopt, "", absl::UnixEpoch()}};
+    hub_.Publish(std::move(frame));
+    hub_.Deliver();
+  }
+
+  // Once this returns, the next Publish() reaches the stream.
+  Reader Watch(grpc::ClientContext& context, std::int64_t min_interval_ns = 0) {
+    const int before = hub_.subscribers();
+    v1::WatchTelemetryRequest request;
+    request.set_min_interval_ns(min_interval_ns);
+    Reader reader = telemetry().WatchTelemetry(&context, request);
+    EXPECT_TRUE(Eventually([&] { return hub_.subscribers() == before + 1; }));
+    return reader;
+  }
+  v1::TelemetryService::Stub& telemetry() { return *telemetry_; }
+
+  telemetry::Hub hub_{EncodeFrame};
+  std::atomic<int> shutdowns_ = 0;
+  int published_ = 0;
+  Api api_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::TelemetryService::Stub> telemetry_ = v1::TelemetryService::NewStub(channel_);
+};
+
+std::vector<std::string> EventsOf(const v1::WatchTelemetryResponse& response) {
+  std::vector<std::string> kinds;
+  for (const v1::Event& event : response.frame().events()) kinds.emplace_back(event.kind());
+  return kinds;
+}
+
+// ---- Telemetry ----
+
+TEST_F(StandingServicesTest, ASnapshotBeforeTheFirstSampleMayBeTriedAgain) {
+  Context context;
+  v1::GetSnapshotResponse response;
+  const grpc::Status status = telemetry().GetSnapshot(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOnWire(status), kNoSample);
+}
+
+TEST_F(StandingServicesTest, ASnapshotIsTheNewestFrame) {
+  Publish();
+  Publish(absl::Seconds(3));
+  for (int again = 0; again < 2; ++again) {  // the bytes are shared, not used up
+    Context context;
+    v1::GetSnapshotResponse response;
+    const grpc::Status status = telemetry().GetSnapshot(&context, {}, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.frame().sequence(), 2);
+    EXPECT_EQ(response.frame().awake_ns(), 3'000'000'000);
+  }
+}
+
+TEST_F(StandingServicesTest, AWatcherGetsEachFrameFromNowOnAndNoneTwice) {
+  Publish();
+  Context context;
+  const Reader reader = Watch(context);
+  v1::WatchTelemetryResponse response;
+  for (int sequence = 2; sequence <= 20; ++sequence) {
+    Publish();
+    ASSERT_TRUE(reader->Read(&response));
+    EXPECT_EQ(response.frame().sequence(), sequence);
+    EXPECT_EQ(response.dropped(), 0);
+    EXPECT_THAT(EventsOf(response), ElementsAre(absl::StrCat("e", sequence)));
+  }
+}
+
+TEST_F(StandingServicesTest, AMinimumIntervalThinsTheStreamAndKeepsTheEvents) {
+  Context context;
+  const Reader reader = Watch(context, absl::ToInt64Nanoseconds(absl::Milliseconds(250)));
+  v1::WatchTelemetryResponse response;
+  Publish(absl::Milliseconds(100));
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.frame().sequence(), 1);
+  for (const int ms : {200, 300, 349, 350}) Publish(absl::Milliseconds(ms));
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.frame().sequence(), 5);
+  EXPECT_EQ(response.frame().awake_ns(), 350'000'000);
+  EXPECT_THAT(EventsOf(response), ElementsAre("e2", "e3", "e4", "e5"));
+  EXPECT_EQ(response.dropped(), 0) << "what was not asked for was not dropped";
+}
+
+TEST_F(StandingServicesTest, ASlowWatcherIsToldWhatItMissedAndLosesNoEvent) {
+  Context context;
+  const Reader reader = Watch(context);
+  // Far more than the buffers between us hold, while nobody reads.
+  constexpr int kFrames = 300;
+  for (int i = 0; i < kFrames; ++i) Publish(absl::ZeroDuration(), 64 << 10);
+  std::vector<std::string> events;
+  std::int64_t dropped = 0;
+  std::int64_t received = 0;
+  std::int64_t last = 0;
+  v1::WatchTelemetryResponse response;
+  while (last < kFrames && reader->Read(&response)) {
+    EXPECT_GT(response.frame().sequence(), last);
+    last = response.frame().sequence();
+    ++received;
+    dropped += response.dropped();
+    EXPECT_EQ(received + dropped, last) << "each frame came or was counted";
+    for (std::string& kind : EventsOf(response)) events.push_back(std::move(kind));
+  }
+  EXPECT_EQ(last, kFrames) << "the newest is never the one dropped";
+  EXPECT_GT(dropped, 0);
+  ASSERT_EQ(events.size(), static_cast<std::size_t>(kFrames));
+  for (int i = 0; i < kFrames; ++i) {
+    EXPECT_EQ(events[static_cast<std::size_t>(i)], absl::StrCat("e", i + 1)) << "in order";
+  }
+}
+
+TEST_F(StandingServicesTest, AWatcherThatDoesNotReadHoldsUpNobody) {
+  Context stuck_context;
+  const Reader stuck = Watch(stuck_context);
+  const std::shared_ptr<grpc::Channel> other = api_.Connect();
+  const auto stub = v1::TelemetryService::NewStub(other);
+  Context context;
+  const Reader reader = stub->WatchTelemetry(&context, {});
+  ASSERT_TRUE(Eventually([&] { return hub_.subscribers() == 2; }));
+  v1::WatchTelemetryResponse response;
+  for (int sequence = 1; sequence <= 100; ++sequence) {
+    Publish(absl::ZeroDuration(), 64 << 10);
+    ASSERT_TRUE(reader->Read(&response));
+    EXPECT_EQ(response.frame().sequence(), sequence);
+  }
+}
+
+TEST_F(StandingServicesTest, AWatcherThatLeavesIsForgotten) {
+  {
+    Context context;
+    const Reader reader = Watch(context);
+    Publish();
+    context.TryCancel();
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  EXPECT_TRUE(Eventually([&] { return hub_.subscribers() == 0; }));
+}
+
+TEST_F(StandingServicesTest, ANegativeIntervalIsRefusedByName) {
+  Context context;
+  v1::WatchTelemetryRequest request;
+  request.set_min_interval_ns(-5);
+  const Reader reader = telemetry().WatchTelemetry(&context, request);
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "min_interval_ns");
+  EXPECT_EQ(hub_.subscribers(), 0);
+}
+
+// ---- The end ----
+
+TEST_F(StandingServicesTest, StopEndsAllStreamsWithAWordWithinItsTime) {
+  constexpr std::size_t kStreams = 50;
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<Reader> readers;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    contexts.push_back(std::make_unique<Context>());
+    readers.push_back(Watch(*contexts.back()));
+  }
+  // One that has a write under way and does not read.
+  for (int i = 0; i < 100; ++i) Publish(absl::ZeroDuration(), 64 << 10);
+  std::vector<grpc::Status> ends(kStreams);
+  std::thread reading([&] {  // all but the first
+    for (std::size_t i = 1; i < kStreams; ++i) {
+      v1::WatchTelemetryResponse response;
+      while (readers[i]->Read(&response)) {
+      }
+      ends[i] = readers[i]->Finish();
+    }
+  });
+  const absl::Time before = absl::Now();
+  api_.server().Stop(absl::Milliseconds(1500));
+  EXPECT_LT(absl::Now() - before, absl::Seconds(2));
+  reading.join();
+  for (std::size_t i = 1; i < kStreams; ++i) {
+    EXPECT_EQ(ends[i].error_code(), grpc::StatusCode::UNAVAILABLE) << ends[i].error_message();
+  }
+  EXPECT_EQ(hub_.subscribers(), 0);
+}
+
+TEST_F(StandingServicesTest, AStreamThatReadsIsToldThatTheDaemonShutsDown) {
+  Context context;
+  const Reader reader = Watch(context);
+  api_.server().Stop(absl::Milliseconds(1500));
+  v1::WatchTelemetryResponse response;
+  EXPECT_FALSE(reader->Read(&response));
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOnWire(status), kShuttingDown);
+}
+
+// ---- Admin ----
+
+TEST_F(StandingServicesTest, TheVersionSaysWhoServes) {
+  Context context;
+  v1::GetVersionResponse response;
+  const auto admin = v1::AdminService::NewStub(channel_);
+  ASSERT_TRUE(admin->GetVersion(&context, {}, &response).ok());
+  EXPECT_EQ(response.version(), kVersion);
+  EXPECT_EQ(response.api_level(), kApiLevel);
+  EXPECT_EQ(response.pid(), ::getpid());
+  EXPECT_EQ(response.start_time_ns(), 1'000'000'000);
+  EXPECT_EQ(response.state_directory(), "/state");
+  EXPECT_EQ(shutdowns_, 0);
+}
+
+TEST_F(StandingServicesTest, ShutdownIsAnsweredAndAskedForOnce) {
+  Context context;
+  v1::ShutdownResponse response;
+  const auto admin = v1::AdminService::NewStub(channel_);
+  ASSERT_TRUE(admin->Shutdown(&context, {}, &response).ok());
+  EXPECT_EQ(response.pid(), ::getpid());
+  EXPECT_TRUE(Eventually([&] { return shutdowns_ == 1; }));
+}
+
+// ---- Health ----
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+TEST_F(StandingServicesTest, HealthIsServingForTheWholeAndForEachServiceAndNotFoundForOthers) {
+  const auto health = Health::NewStub(channel_);
+  for (const char* name : {"", "stageload.v1.JobService", "grpc.health.v1.Health"}) {
+    Context context;
+    HealthCheckRequest request;
+    request.set_service(name);
+    HealthCheckResponse response;
+    ASSERT_TRUE(health->Check(&context, request, &response).ok()) << name;
+    EXPECT_EQ(response.status(), HealthCheckResponse::SERVING) << name;
+  }
+  Context context;
+  HealthCheckRequest request;
+  request.set_service("no.such.Service");
+  HealthCheckResponse response;
+  EXPECT_EQ(health->Check(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(StandingServicesTest, AHealthWatchStaysOpenAndEndsWithTheDaemon) {
+  const auto health = Health::NewStub(channel_);
+  Context known_context;
+  const auto known = health->Watch(&known_context, {});
+  HealthCheckResponse response;
+  ASSERT_TRUE(known->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  Context unknown_context;
+  HealthCheckRequest request;
+  request.set_service("no.such.Service");
+  const auto unknown = health->Watch(&unknown_context, request);
+  ASSERT_TRUE(unknown->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVICE_UNKNOWN);
+  api_.server().Stop(absl::Milliseconds(1500));
+  EXPECT_FALSE(known->Read(&response));
+  EXPECT_EQ(known->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_FALSE(unknown->Read(&response));
+  EXPECT_EQ(unknown->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// ---- Reflection ----
+
+template <typename Service, typename Request, typename Response>
+class Reflection {
+ public:
+  explicit Reflection(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(Service::NewStub(channel)), stream_(stub_->ServerReflectionInfo(&context_)) {}
+
+  Response Ask(const Request& request) {
+    Response response;
+    EXPECT_TRUE(stream_->Write(request) && stream_->Read(&response));
+    return response;
+  }
+  std::set<std::string> Services() {
+    Request request;
+    request.set_list_services("*");
+    std::set<std::string> names;
+    const Response response = Ask(request);
+    for (const auto& service : response.list_services_response().service()) {
+      names.emplace(service.name());
+    }
+    return names;
+  }
+  // Names of the files in the answer about `symbol`.
+  std::set<std::string> FilesOf(const std::string& symbol) {
+    Request request;
+    request.set_file_containing_symbol(symbol);
+    std::set<std::string> names;
+    const Response response = Ask(request);
+    for (const auto& bytes : response.file_descriptor_response().file_descriptor_proto()) {
+      google::protobuf::FileDescriptorProto file;
+      EXPECT_TRUE(file.ParseFromString(std::string(bytes)));
+      names.emplace(file.name());
+    }
+    return names;
+  }
+  grpc::Status End() {
+    EXPECT_TRUE(stream_->WritesDone());
+    return stream_->Finish();
+  }
+
+ private:
+  Context context_;
+  std::unique_ptr<typename Service::Stub> stub_;
+  std::unique_ptr<grpc::ClientReaderWriter<Request, Response>> stream_;
+};
+
+template <typename Service, typename Request, typename Response>
+void ExpectReflects(const std::shared_ptr<grpc::Channel>& channel) {
+  Reflection<Service, Request, Response> reflection(channel);
+  EXPECT_THAT(reflection.Services(),
+              UnorderedElementsAre("stageload.v1.JobService", "stageload.v1.AdmissionService",
+                                   "stageload.v1.TelemetryService", "stageload.v1.AdminService",
+                                   "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+                                   "grpc.reflection.v1alpha.ServerReflection"));
+  EXPECT_THAT(reflection.FilesOf("stageload.v1.JobService"),
+              UnorderedElementsAre("stageload/v1/job_service.proto", "stageload/v1/job.proto",
+                                   "stageload/v1/policy.proto"));
+  EXPECT_THAT(reflection.FilesOf("stageload.v1.JobService.SubmitJob"),
+              Contains("stageload/v1/job_service.proto"));
+  Request request;
+  request.set_file_by_filename("stageload/v1/policy.proto");
+  EXPECT_EQ(reflection.Ask(request).file_descriptor_response().file_descriptor_proto_size(), 1);
+  request.set_file_containing_symbol("no.such.Symbol");
+  const Response response = reflection.Ask(request);
+  EXPECT_EQ(response.error_response().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(response.original_request().file_containing_symbol(), "no.such.Symbol");
+  EXPECT_EQ(reflection.Ask(Request()).error_response().error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT)
+      << "the stream goes on after an error";
+  EXPECT_TRUE(reflection.End().ok());
+}
+
+TEST_F(StandingServicesTest, ReflectionListsAndDescribesWhatIsServed) {
+  using namespace grpc::reflection::v1;
+  ExpectReflects<ServerReflection, ServerReflectionRequest, ServerReflectionResponse>(channel_);
+}
+
+TEST_F(StandingServicesTest, ReflectionAnswersUnderItsOlderNameToo) {
+  using namespace grpc::reflection::v1alpha;
+  ExpectReflects<ServerReflection, ServerReflectionRequest, ServerReflectionResponse>(channel_);
+}
+
+}  // namespace
+}  // namespace stageload::rpc
