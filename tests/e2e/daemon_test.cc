@@ -65,15 +65,15 @@ TEST_F(Daemon, ASecondOneOnTheSameHomeRefusesAndNamesTheFirst) {
 
 TEST_F(Daemon, SigtermEndsItWithinTwoSecondsAndWaitingCallersHearOfIt) {
   StartDaemon();
-  const std::int64_t id =
-      Submit(Arguments{"--wait-free", "0", "--"} +
-             Arguments{"sh", "-c",
-                       absl::StrCat("while [ ! -e ", PathOf("go"),
-                                    " ]; do sleep 0.02; done; touch ", PathOf("done"))});
-  ASSERT_TRUE(Reaches(id, "RUNNING"));
-  ChildProcess wait = StartCtl({"wait", Id(id)});
-  ChildProcess follow = StartCtl({"logs", "-f", Id(id)});
-  ChildProcess guard = StartCtl({"guard", "--wait-free", "100", "--", "true"});
+  const std::int64_t id = Submit({"--wait-free", "0", "--", "sh", "-c",
+                                  absl::StrCat("echo started; while [ ! -e ", PathOf("go"),
+                                               " ]; do sleep 0.02; done; touch ", PathOf("done"))});
+  // One that comes too late for this daemon would start the next and wait on.
+  const CtlOptions no_other = {.environment = {"STAGELOAD_NO_AUTOSTART=1"}};
+  ChildProcess wait = StartCtl({"wait", Id(id)}, no_other);
+  ChildProcess guard = StartCtl({"guard", "--wait-free", "100", "--", "true"}, no_other);
+  ChildProcess follow = StartCtl({"logs", "-f", Id(id)}, no_other);
+  ASSERT_TRUE(follow.Prints("started\n")) << follow.Err();
   ASSERT_TRUE(Eventually([&] { return CountJobs() == 2; })) << guard.Err();
 
   const absl::Time told = absl::Now();
