@@ -7,7 +7,9 @@ set(STAGELOAD_SANITIZE "" CACHE STRING "Passed to -fsanitize= for every target, 
 
 find_program(STAGELOAD_CCACHE ccache)
 if(STAGELOAD_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${STAGELOAD_CCACHE})
+  # Paths relative to the checkout, so that a second clone finds what the first has compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_NOHASHDIR=1 ${STAGELOAD_CCACHE})
 endif()
 find_program(STAGELOAD_MOLD mold)
 if(STAGELOAD_MOLD AND NOT APPLE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
