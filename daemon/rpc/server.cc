@@ -1,13 +1,22 @@
 #include "daemon/rpc/server.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "daemon/rpc/open_streams.h"
 #include "daemon/rpc/services.h"
 #include "daemon/rpc/transport.h"
 
 namespace stageload::rpc {
+namespace {
+
+// For answers that are on their way when all streams have ended. More would be spent in full on
+// each client that is connected, has nothing to ask, and so does not look at its socket.
+constexpr absl::Duration kLastAnswers = absl::Milliseconds(200);
+
+}  // namespace
 
 class Server::Impl {
  public:
@@ -17,7 +26,9 @@ class Server::Impl {
   void Stop(absl::Duration within) {
     streams_.EndAll(
         WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown));
-    transport_.Stop(within);
+    const absl::Time deadline = absl::Now() + within;
+    streams_.AwaitNone(within);
+    transport_.Stop(std::clamp(deadline - absl::Now(), absl::ZeroDuration(), kLastAnswers));
   }
 
  private:

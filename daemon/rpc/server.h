@@ -23,7 +23,8 @@ class Server {
   // Serves from now on; `socket` outlives the server.
   absl::Status Start(const ListeningSocket& socket);
   // Tells every open stream that we shut down, then closes all connections. The engine has been
-  // told to stop before, so that whoever waits for it is answered.
+  // told to stop before, so that whoever waits for it is answered. Takes `within` only where a
+  // client does not read what it is told.
   void Stop(absl::Duration within);
 
  private:

@@ -62,20 +62,25 @@ int Accept(int listener) {
 #endif
 }
 
-// Holds gRPC's threads alive while there is no connection.
-class GrpcLifetime {
- public:
-  GrpcLifetime() { grpc_init(); }
-  ~GrpcLifetime() { grpc_shutdown(); }
-  GrpcLifetime(const GrpcLifetime&) = delete;
-  GrpcLifetime& operator=(const GrpcLifetime&) = delete;
-};
+// gRPC stays up until the process ends, so that its threads do not come and go with connections.
+// The last grpc_shutdown() is never called: after a write that had to wait for its reader it would
+// block for up to 10 s (gRPC 1.51, tcp_posix.cc, run_poller).
+void KeepGrpcUp() {
+  static const bool up = [] {
+    grpc_init();
+    return true;
+  }();
+  static_cast<void>(up);
+}
 
 }  // namespace
 
 class Transport::Impl {
  public:
-  explicit Impl(Options options) : options_(std::move(options)) { quota_.Resize(kQuotaBytes); }
+  explicit Impl(Options options) : options_(std::move(options)) {
+    KeepGrpcUp();
+    quota_.Resize(kQuotaBytes);
+  }
   ~Impl() { Stop(absl::ZeroDuration()); }
 
   absl::Status Start(int listening_fd);
@@ -99,7 +104,6 @@ class Transport::Impl {
 
   const Options options_;
   const uid_t own_uid_ = ::geteuid();
-  GrpcLifetime grpc_;
   grpc::ResourceQuota quota_{"stageload"};
   std::atomic<int> connections_ = 0;
   std::atomic<std::int64_t> refused_ = 0;

@@ -240,6 +240,40 @@ TEST_F(StandingServicesTest, AStreamThatReadsIsToldThatTheDaemonShutsDown) {
   EXPECT_EQ(ReasonOnWire(status), kShuttingDown);
 }
 
+TEST_F(StandingServicesTest, AClientThatIsIdleDoesNotHoldUpTheEnd) {
+  Context context;  // connected, and not looked after until its next call
+  v1::GetSnapshotResponse response;
+  (void)telemetry().GetSnapshot(&context, {}, &response);
+  const absl::Time before = absl::Now();
+  api_.server().Stop(absl::Seconds(20));
+  EXPECT_LT(absl::Now() - before, absl::Seconds(10));
+}
+
+TEST(EndOfTheServerTest, AnAnswerThatHadToWaitForItsReaderDoesNotHoldUpTheEndOfTheProcess) {
+  const absl::Time before = absl::Now();
+  for (int round = 0; round < 5; ++round) {
+    telemetry::Hub hub{EncodeFrame};
+    Parts parts;
+    parts.hub = &hub;
+    Api api(parts);
+    const auto stub = v1::TelemetryService::NewStub(api.Connect());
+    Context context;
+    const Reader reader = stub->WatchTelemetry(&context, {});
+    ASSERT_TRUE(Eventually([&] { return hub.subscribers() == 1; }));
+    telemetry::Frame frame;
+    frame.clients.resize(1);
+    frame.clients[0].name = std::string(1 << 20, 'x');
+    for (int i = 0; i < 3; ++i) {
+      hub.Publish(frame);
+      hub.Deliver();
+    }
+    v1::WatchTelemetryResponse response;
+    while (response.frame().sequence() < 3 && reader->Read(&response)) {
+    }
+  }
+  EXPECT_LT(absl::Now() - before, absl::Seconds(8));
+}
+
 // ---- Admin ----
 
 TEST_F(StandingServicesTest, TheVersionSaysWhoServes) {
