@@ -61,6 +61,7 @@ class Api {
     return grpc::CreateCustomChannel("unix:" + path_, grpc::InsecureChannelCredentials(),
                                      arguments);
   }
+  const std::string& path() const { return path_; }
   Server& server() { return server_; }
 
  private:

@@ -241,9 +241,14 @@ TEST_F(StandingServicesTest, AStreamThatReadsIsToldThatTheDaemonShutsDown) {
 }
 
 TEST_F(StandingServicesTest, AClientThatIsIdleDoesNotHoldUpTheEnd) {
-  Context context;  // connected, and not looked after until its next call
-  v1::GetSnapshotResponse response;
-  (void)telemetry().GetSnapshot(&context, {}, &response);
+  // Greets as HTTP/2 has it (RFC 9113, 3.4 and 6.5: the preface and empty SETTINGS) and then
+  // answers nothing, as a client whose program does something else. Not through gRPC: its threads
+  // in this process would look after it.
+  const Socket client = Socket::ConnectedTo(api_.path());
+  const std::string greeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  ASSERT_EQ(::write(client.fd(), greeting.data(), greeting.size()), 33);
+  char first = 0;
+  ASSERT_EQ(::read(client.fd(), &first, 1), 1) << "the server's greeting";
   const absl::Time before = absl::Now();
   api_.server().Stop(absl::Seconds(20));
   EXPECT_LT(absl::Now() - before, absl::Seconds(10));
