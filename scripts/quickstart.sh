@@ -29,8 +29,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 fail() {
-  echo "quickstart: $*" >&2
   sed 's/^/  log: /' "$STAGELOAD_HOME"/log/* >&2 2>/dev/null || true
+  echo "quickstart: $*" >&2
   exit 1
 }
 
@@ -76,7 +76,8 @@ echo
 
 state_of() { sed -n 's/^state  *//p' <<<"$1"; }
 blockers_of() { sed -n 's/^waits for  *//p' <<<"$1"; }
-printf '%5s  %-4s %-10s %s\n' TIME JOB STATE 'WAITS FOR'
+row() { printf '%5s  %-4s %-10s %s\n' "$@" | sed 's/ *$//'; }
+row TIME JOB STATE 'WAITS FOR'
 last=("" "" "" "")
 third_waited=no
 third_waited_for=
@@ -88,7 +89,7 @@ while :; do
     state=$(state_of "$shown")
     blockers=$(blockers_of "$shown")
     if [ "$state $blockers" != "${last[$id]}" ]; then
-      printf '%4ds  %-4s %-10s %s\n' "$((SECONDS - begin))" "$id" "$state" "$blockers"
+      row "$((SECONDS - begin))s" "$id" "$state" "$blockers"
       last[id]="$state $blockers"
     fi
     [ "$state" = COMPLETED ] && ended=$((ended + 1))
