@@ -10,7 +10,7 @@ command -v clang-tidy >/dev/null || {
   echo "tidy: clang-tidy is not on PATH (Debian: clang-tidy; Homebrew: llvm)" >&2
   exit 1
 }
-[ -f "$database/compile_commands.json" ] || cmake --preset release
+[ -f "$database/compile_commands.json" ] || cmake --preset release -B "$database"
 
 # Only files that the build compiles here: the other platform's cannot be parsed.
 sources=$(sed -n 's/^ *"file": "\(.*\)".*/\1/p' "$database/compile_commands.json" |

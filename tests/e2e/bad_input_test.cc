@@ -17,9 +17,7 @@ namespace stageload::e2e {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class BadInput : public DaemonTest {
  protected:

@@ -13,8 +13,6 @@ namespace stageload::e2e {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::MatchesRegex;
 
 class Queue : public DaemonTest {};
 

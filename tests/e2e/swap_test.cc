@@ -13,7 +13,6 @@
 namespace stageload::e2e {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class RealSwap : public DaemonTest {};
