@@ -80,6 +80,7 @@ struct JobRecord {
   JobKind kind = JobKind::kJob;
   std::string name;     // as given, else the base name of argv[0]
   std::string command;  // argv joined for display, cut at 4 KiB
+  std::string working_directory;  // of kJob
   Policy policy;
 
   JobState state = JobState::kPending;

@@ -80,6 +80,7 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.kind = event.kind;
   record.name = event.name;
   record.command = event.command;
+  record.working_directory = event.working_directory;
   record.policy = event.policy;
   record.submit_time = now.wall;
   record.root = event.root;

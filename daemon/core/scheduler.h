@@ -38,6 +38,7 @@ struct Submit {
   JobKind kind = JobKind::kJob;
   std::string name;
   std::string command;
+  std::string working_directory;
   Policy policy;
   std::optional<ProcessIdentity> root;  // of a guarded command: the process that is held back
   std::string boot_id;                  // likewise

@@ -606,6 +606,7 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.kind = core::JobKind::kJob;
   event.name = std::move(request.name);
   event.command = core::DisplayCommand(request.spec.argv);
+  event.working_directory = request.spec.working_directory;
   event.policy = request.policy;
   submissions_[event.token] = {std::move(request.spec), std::move(done)};
   Feed(event);
@@ -644,9 +645,6 @@ void Engine::Impl::Get(JobId id, OnJob done) {
     absl::StatusOr<JobView> view = View(id);
     if (view.ok() && view->record.kind == core::JobKind::kJob) {
       view->folder = parts_.jobs->FolderOf(id);
-      if (const auto spec = parts_.store->Spec(id); spec.ok()) {
-        view->working_directory = spec->working_directory;
-      }
     }
     done(std::move(view));
   });

@@ -34,7 +34,6 @@ struct JobView {
   core::Usage usage;                    // of an active job, at the last sample
   std::vector<core::Blocker> blockers;  // of a pending one
   std::int64_t queue_position = 0;      // of a pending one, from 1
-  std::string working_directory;        // only from Get()
   std::string folder;                   // only from Get(); empty for a guarded command
 };
 

@@ -329,7 +329,7 @@ v1::Job ToProto(const engine::JobView& job) {
   if (record.peak_footprint) out.set_peak_footprint_bytes(record.peak_footprint->count());
   for (const core::Blocker& blocker : job.blockers) FillBlocker(blocker, *out.add_blockers());
   out.set_queue_position(job.queue_position);
-  out.set_working_directory(ToUtf8(job.working_directory));
+  out.set_working_directory(ToUtf8(record.working_directory));
   out.set_log_directory(ToUtf8(job.folder));
   return out;
 }

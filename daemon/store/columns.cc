@@ -21,6 +21,7 @@ void VisitColumns(Record& job, Field& field) {
   field(job.kind);
   field(job.name);
   field(job.command);
+  field(job.working_directory);
   field(job.policy.wait_free);
   field(job.policy.swap_budget);
   field(job.policy.swap_limit);

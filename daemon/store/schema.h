@@ -25,6 +25,7 @@ CREATE TABLE jobs (
   kind INTEGER NOT NULL,
   name TEXT NOT NULL,
   command TEXT NOT NULL,
+  working_directory TEXT NOT NULL,
   wait_free REAL NOT NULL,
   swap_budget INTEGER NOT NULL,
   swap_limit INTEGER,
@@ -82,13 +83,14 @@ CREATE TABLE events (
 };
 
 // The columns of `jobs` in the order in which a record is bound and read (store.cc, VisitColumns).
-#define STAGELOAD_JOB_COLUMNS                                                                  \
-  "id, kind, name, command, wait_free, swap_budget, swap_limit, kill_free, memory, priority, " \
-  "start_timeout, grace, state, reason, reason_text, exit_code, signal, start_errno, "         \
+#define STAGELOAD_JOB_COLUMNS                                                                   \
+  "id, kind, name, command, working_directory, wait_free, swap_budget, swap_limit, kill_free, " \
+  "memory, priority, "                                                                          \
+  "start_timeout, grace, state, reason, reason_text, exit_code, signal, start_errno, "          \
   "submit_time, start_time, end_time, root_pid, root_start, boot_id, charge, peak_footprint"
 #define STAGELOAD_JOB_PLACES                                                                    \
   "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, " \
-  "?21, ?22, ?23, ?24, ?25, ?26"
+  "?21, ?22, ?23, ?24, ?25, ?26, ?27"
 
 inline constexpr char kInsertJob[] =
     "INSERT INTO jobs (" STAGELOAD_JOB_COLUMNS ") VALUES (" STAGELOAD_JOB_PLACES ")";

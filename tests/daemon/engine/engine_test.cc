@@ -206,6 +206,7 @@ TEST_F(EngineTest, SubmittedJobRunsAndEndsWithItsOwnCode) {
   const auto got = life.Get(job->record.id);
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(got->record.state, JobState::kFailed);
+  EXPECT_EQ(got->record.working_directory, "/");
   EXPECT_THAT(got->folder, HasSubstr("/jobs/1"));
 }
 

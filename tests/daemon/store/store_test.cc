@@ -77,6 +77,7 @@ core::JobRecord Full() {
   record.kind = core::JobKind::kGuard;
   record.name = "train \xff\xfe";
   record.command = std::string("python 'a b'\0c", 14);
+  record.working_directory = "/tmp/odd \xc3\x28";
   record.policy.wait_free = Percent{12.5};
   record.policy.swap_budget = GiB(3);
   record.policy.swap_limit = GiB(5);
@@ -106,6 +107,7 @@ void ExpectSame(const core::JobRecord& a, const core::JobRecord& b) {
   EXPECT_EQ(a.kind, b.kind);
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.command, b.command);
+  EXPECT_EQ(a.working_directory, b.working_directory);
   EXPECT_EQ(a.policy.wait_free, b.policy.wait_free);
   EXPECT_EQ(a.policy.swap_budget, b.policy.swap_budget);
   EXPECT_EQ(a.policy.swap_limit, b.policy.swap_limit);
