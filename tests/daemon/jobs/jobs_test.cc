@@ -319,7 +319,9 @@ TEST_F(JobsTest, ALogThatCannotBeWrittenIsCountedAndNeverBlocksTheJob) {
 
 TEST_F(JobsTest, TheShimOutlivesSignalsToItsGroupAndSession) {
   Hold();
-  Start(Script(std::string(kUntilReleased) + "exit 6"));
+  Start(Script("echo up; " + std::string(kUntilReleased) + "exit 6"));
+  // Until it has left the shim's group, a signal to that group is one to the command as well.
+  ASSERT_TRUE(Eventually([&] { return Log() == "up\n"; }));
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGPIPE}) {
     ASSERT_EQ(::kill(-shim_, signal), 0);
   }
