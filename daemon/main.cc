@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/paths.h"
+#include "base/standard_streams.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "daemon/config.h"
@@ -232,6 +233,7 @@ int Run(const Options& options) {
 }  // namespace stageload
 
 int main(int argc, char** argv) {
+  stageload::OpenStandardStreams();
   CLI::App app(
       "stageloadd keeps several ML jobs on one machine from pushing each other into swap.");
   std::string idle_exit;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/standard_streams.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
@@ -85,7 +86,8 @@ int Run(int argc, char** argv) {
     // CLI11 says that a command is missing before it says that it does not know the one given.
     const std::vector<std::string> unknown = app.remaining();
     if (app.get_subcommands().empty() && !unknown.empty()) {
-      return UsageError(invocation, app, absl::StrCat("no such command or option: ", unknown.front()));
+      return UsageError(invocation, app,
+                        absl::StrCat("no such command or option: ", unknown.front()));
     }
     return UsageError(invocation, Named(app), error.what());
   }
@@ -97,6 +99,7 @@ int Run(int argc, char** argv) {
 }  // namespace stageload::ctl
 
 int main(int argc, char** argv) {
+  stageload::OpenStandardStreams();
   try {
     const int code = stageload::ctl::Run(argc, argv);
     std::fflush(stdout);

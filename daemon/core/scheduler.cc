@@ -51,8 +51,10 @@ Scheduler::Scheduler(Config config, JobId next_id)
 Effects Scheduler::Step(const Instant& now, const Event& event) {
   Effects effects;
   std::visit([&](const auto& e) { On(now, e, effects); }, event);
-  GiveUpWaiting(now, effects);
   CheckEscalation(now, effects);
+  // Who finds room at the last moment gets it; whoever gives up may have stood before others.
+  Admit(now, effects);
+  GiveUpWaiting(now, effects);
   Admit(now, effects);
   return effects;
 }
@@ -114,7 +116,8 @@ void Scheduler::On(const Instant& now, const Restored& event, Effects&) {
     client.stop = Stop{.kill_at = std::nullopt,
                        .killed = false,
                        .host_level = record.reason == Reason::kLowMemory,
-                       .swap_at_start = std::nullopt};
+                       .swap_at_start = std::nullopt,
+                       .charge = record.charge};
   }
 }
 
@@ -280,10 +283,10 @@ void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
   while (!give_ups_.empty() && give_ups_.begin()->first <= now.awake) {
     const JobId id = give_ups_.begin()->second;
     const absl::Duration timeout = *pending_.at(id).record.policy.start_timeout;
-    EndPending(now, id, JobState::kNoRoom, Reason::kStartTimeout,
-               absl::StrCat("no room within ", FormatSpan(timeout), ": ",
-                            JoinTexts(BlockersOf(now, id))),
-               effects);
+    EndPending(
+        now, id, JobState::kNoRoom, Reason::kStartTimeout,
+        absl::StrCat("no room within ", FormatSpan(timeout), ": ", JoinTexts(BlockersOf(now, id))),
+        effects);
   }
 }
 
@@ -359,7 +362,8 @@ void Scheduler::StopClient(const Instant& now, Client& client, Reason reason, st
   client.stop = Stop{.kill_at = std::nullopt,
                      .killed = false,
                      .host_level = reason == Reason::kLowMemory,
-                     .swap_at_start = host_.swap_used};
+                     .swap_at_start = host_.swap_used,
+                     .charge = ledger_.Of(client.record.id).charge};
   effects.push_back(Save{client.record});
   effects.push_back(Note{"stopping", client.record.id,
                          absl::StrCat(Name(reason), ": ", client.record.reason_text)});
@@ -418,6 +422,8 @@ void Scheduler::EndClient(const Instant& now, JobId id, const Outcome& outcome, 
   record.outcome = outcome;
   if (client.stop) {
     record.state = StateFor(record.reason);
+    // Its swap is given back while it dies; what is kept is what it was stopped with.
+    record.charge = std::max(record.charge, client.stop->charge);
     if (client.stop->host_level) host_victim_gone_ = now.awake;
   } else if (outcome.start_errno || record.reason == Reason::kStartFailed) {
     record.state = JobState::kFailed;

@@ -170,6 +170,7 @@ class Scheduler {
     bool killed = false;
     bool host_level = false;  // chosen for low memory of the whole machine
     std::optional<Bytes> swap_at_start;
+    Bytes charge;                           // with which it was stopped
   };
   struct Client {
     JobRecord record;

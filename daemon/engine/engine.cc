@@ -26,6 +26,8 @@ constexpr absl::Duration kSoon = absl::Milliseconds(20);
 constexpr absl::Duration kReportWithin = absl::Seconds(2);
 // How often a tree is read again and signalled while SIGKILL finds new members.
 constexpr int kKillRounds = 5;
+// How often a job is started again whose shim ended before it ran anything.
+constexpr int kMaxStarts = 3;
 
 absl::Status ShuttingDown() {
   return WithReason(absl::UnavailableError("the daemon is shutting down; try again"),
@@ -151,6 +153,7 @@ class Engine::Impl {
   ProcessTree tree_;
   Watchers watchers_;
   std::map<JobId, Guarded> guarded_;
+  std::map<JobId, int> starts_;  // after the first, of jobs whose shim ran nothing
   std::uint64_t next_submit_token_ = 1;
   std::map<std::uint64_t, Submission> submissions_;
 
@@ -320,6 +323,7 @@ void Engine::Impl::CarryOut(core::Effect& effect) {
     if (!core::IsEnd(save->record.state)) return;
     tree_.Remove(save->record.id);
     guarded_.erase(save->record.id);
+    starts_.erase(save->record.id);
     if (save->record.kind == core::JobKind::kJob) {
       (void)parts_.jobs->DropSpec(save->record.id);  // only tidies; a job that never ran has none
     }
@@ -553,7 +557,13 @@ void Engine::Impl::JobEnded(JobId id) {
   const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(id);
   core::Outcome outcome;
   if (found.ok() && found->state == jobs::Found::State::kNeverStarted) {
-    return Feed(core::StartFailed{id, "the shim ended before it ran the command"});
+    // A daemon died between its shim's two words; the shim then runs nothing. So it is started now,
+    // but not for ever: a shim may have another reason to end like that.
+    if (++starts_[id] <= kMaxStarts) {
+      effects_.push_back(core::Start{id, core::JobKind::kJob});
+      return;
+    }
+    return Feed(core::StartFailed{id, "the shim ended each time before it ran the command"});
   }
   if (found.ok()) outcome = found->outcome;
   UpdateTree();

@@ -121,7 +121,9 @@ absl::Status CheckOwn(const std::string& path, const struct stat& found, Readabl
   }
   if (readable == Readable::kByOwnerOnly && (found.st_mode & kOthersAnything) != 0) {
     return Refuse(path, absl::StrCat("has mode ", Mode(found.st_mode), ", it must be 0700"),
-                  "run: chmod 700 " + path);
+                  // A shared folder such as /tmp must stay as it is.
+                  (found.st_mode & S_ISVTX) != 0 ? "choose a folder of your own below it"
+                                                 : "run: chmod 700 " + path);
   }
   return absl::OkStatus();
 }

@@ -215,6 +215,19 @@ TEST_F(SchedulerTest, StartTimeoutEndsAsNoRoomWithTheLevelRead) {
   EXPECT_EQ(scheduler_->pending(), 0);
 }
 
+TEST_F(SchedulerTest, StartTimeoutOfZeroStartsNowOrNever) {
+  Sample();
+  Policy policy;
+  policy.start_timeout = absl::ZeroDuration();
+  EXPECT_FALSE(Ended(Submitting(policy)));
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+  policy.memory = GiB(20);
+  const auto record = Ended(Submitting(policy));
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->state, JobState::kNoRoom);
+  EXPECT_THAT(record->reason_text, HasSubstr("MEMORY: needs 20 GiB"));
+}
+
 TEST_F(SchedulerTest, FullQueueIsRefusedWithItsLimit) {
   Config config;
   config.max_queued = 2;
@@ -241,6 +254,8 @@ TEST_F(SchedulerTest, SoleJobOverItsSwapBudgetIsStoppedOnceWithTheFigures) {
   EXPECT_EQ(All<Save>(effects)[0].record.reason, Reason::kSwapBudget);
   EXPECT_THAT(All<Save>(effects)[0].record.reason_text, HasSubstr("over the budget of 1 GiB"));
   EXPECT_THAT(Signals(Sample(absl::Milliseconds(50))), IsEmpty());
+  host_.swap_used = Bytes(0);  // given back while it dies
+  Sample(absl::Milliseconds(50));
   // Also when only a child was stopped and the parent then exits with 0.
   const auto record = Ended(Step(Exited{JobId{1}, {0, {}, {}}}));
   ASSERT_TRUE(record);

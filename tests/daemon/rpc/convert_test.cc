@@ -77,6 +77,14 @@ TEST(ToPolicyTest, ZeroIsAValueAndNotAbsence) {
   EXPECT_EQ(policy->grace, absl::ZeroDuration());
 }
 
+TEST(ToPolicyTest, DefaultBudgetFitsUnderALimitThatIsSmaller) {
+  v1::Policy policy;
+  policy.set_swap_limit_bytes(GiB(2).count());
+  EXPECT_EQ(ToPolicy(policy)->swap_budget, GiB(2));
+  policy.set_swap_limit_bytes(GiB(20).count());
+  EXPECT_EQ(ToPolicy(policy)->swap_budget, GiB(8));
+}
+
 TEST(ToPolicyTest, EachBadFieldIsNamedWithItsValue) {
   struct Case {
     const char* field;

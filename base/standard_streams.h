@@ -1,0 +1,15 @@
+// Every program of ours calls this first.
+//
+// Threading: before any other thread.
+#ifndef STAGELOAD_BASE_STANDARD_STREAMS_H_
+#define STAGELOAD_BASE_STANDARD_STREAMS_H_
+
+namespace stageload {
+
+// Opens /dev/null in place of a standard stream that the caller left closed, so that no socket or
+// file of ours gets descriptor 0, 1 or 2 and is written to as if it were the terminal.
+void OpenStandardStreams();
+
+}  // namespace stageload
+
+#endif  // STAGELOAD_BASE_STANDARD_STREAMS_H_
