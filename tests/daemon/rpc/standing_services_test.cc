@@ -254,29 +254,35 @@ TEST_F(StandingServicesTest, AClientThatIsIdleDoesNotHoldUpTheEnd) {
   EXPECT_LT(absl::Now() - before, absl::Seconds(10));
 }
 
-TEST(EndOfTheServerTest, AnAnswerThatHadToWaitForItsReaderDoesNotHoldUpTheEndOfTheProcess) {
-  const absl::Time before = absl::Now();
-  for (int round = 0; round < 5; ++round) {
-    telemetry::Hub hub{EncodeFrame};
-    Parts parts;
-    parts.hub = &hub;
-    Api api(parts);
-    const auto stub = v1::TelemetryService::NewStub(api.Connect());
-    Context context;
-    const Reader reader = stub->WatchTelemetry(&context, {});
-    ASSERT_TRUE(Eventually([&] { return hub.subscribers() == 1; }));
-    telemetry::Frame frame;
-    frame.clients.resize(1);
-    frame.clients[0].name = std::string(1 << 20, 'x');
-    for (int i = 0; i < 3; ++i) {
-      hub.Publish(frame);
-      hub.Deliver();
-    }
-    v1::WatchTelemetryResponse response;
-    while (response.frame().sequence() < 3 && reader->Read(&response)) {
-    }
+// Streams a frame that must wait for its reader, and returns when all of it was read.
+absl::Time ServeALargeFrame() {
+  telemetry::Hub hub{EncodeFrame};
+  Parts parts;
+  parts.hub = &hub;
+  Api api(parts);
+  const auto stub = v1::TelemetryService::NewStub(api.Connect());
+  Context context;
+  const Reader reader = stub->WatchTelemetry(&context, {});
+  EXPECT_TRUE(Eventually([&] { return hub.subscribers() == 1; }));
+  telemetry::Frame frame;
+  frame.clients.resize(1);
+  frame.clients[0].name = std::string(1 << 20, 'x');
+  for (int i = 0; i < 3; ++i) {
+    hub.Publish(frame);
+    hub.Deliver();
   }
-  EXPECT_LT(absl::Now() - before, absl::Seconds(8));
+  v1::WatchTelemetryResponse response;
+  while (response.frame().sequence() < 3 && reader->Read(&response)) {
+  }
+  return absl::Now();
+}
+
+TEST(EndOfTheServerTest, AnAnswerThatHadToWaitForItsReaderDoesNotHoldUpTheEndOfTheProcess) {
+  for (int round = 0; round < 5; ++round) {
+    const absl::Time read = ServeALargeFrame();
+    // gRPC's own poller would wait for 10 s.
+    EXPECT_LT(absl::Now() - read, absl::Seconds(8));
+  }
 }
 
 // ---- Admin ----
