@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/fixture.h"
 
 namespace stageload {
 namespace {
@@ -15,13 +15,6 @@ using ::testing::HasSubstr;
 
 class ConfigTest : public testing::Test {
  protected:
-  ConfigTest() {
-    std::string folder = testing::TempDir() + "/config.XXXXXX";
-    EXPECT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  ~ConfigTest() override { std::filesystem::remove_all(folder_); }
-
   absl::StatusOr<core::Config> Load(const std::string& text) {
     std::ofstream(folder_ + "/config.toml") << text;
     return LoadConfig(folder_ + "/config.toml");
@@ -32,7 +25,8 @@ class ConfigTest : public testing::Test {
     return std::string(config.status().message());
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
 TEST_F(ConfigTest, NoFileAndAnEmptyFileGiveTheDefaults) {

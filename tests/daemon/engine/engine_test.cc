@@ -7,11 +7,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +17,8 @@
 #include <thread>
 
 #include "base/error_reason.h"
+#include "tests/daemon/host/steered_host.h"
+#include "tests/fixture.h"
 
 namespace stageload::engine {
 namespace {
@@ -29,37 +29,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kDeadline{20};
-
-// The real machine's processes with a memory that the test sets.
-class SteeredHost : public host::Host {
- public:
-  absl::StatusOr<core::HostSample> Sample() override {
-    core::HostSample sample;
-    sample.total = GiB(32);
-    sample.available = GiB(32) * (level_ / 100.0);
-    sample.level = Percent{static_cast<double>(level_)};
-    sample.swap_used = Bytes(swap_);
-    return sample;
-  }
-  absl::StatusOr<std::vector<host::Process>> Processes() override { return real_->Processes(); }
-  absl::StatusOr<core::Usage> Usage(const core::ProcessIdentity& identity) override {
-    return real_->Usage(identity);
-  }
-  absl::StatusOr<host::Process> Find(std::int32_t pid) override { return real_->Find(pid); }
-  absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override {
-    return real_->CommandLine(identity);
-  }
-  Instant Clock() override { return real_->Clock(); }
-  const std::string& BootId() override { return real_->BootId(); }
-
-  void SetLevel(int percent) { level_ = percent; }
-  void SetSwap(Bytes used) { swap_ = used.count(); }
-
- private:
-  std::unique_ptr<host::Host> real_ = host::NewLinuxHost({});
-  std::atomic<int> level_ = 90;
-  std::atomic<std::int64_t> swap_ = 0;
-};
 
 // A value that another thread brings.
 template <typename T>
@@ -88,7 +57,7 @@ class Promised {
 // One life of a daemon, without its socket.
 class Life {
  public:
-  Life(const std::string& folder, SteeredHost& host, core::Config config = {})
+  Life(const std::string& folder, host::SteeredHost& host, core::Config config = {})
       : hub_([](const telemetry::Frame&) { return std::string(); }),
         jobs_(folder + "/jobs", STAGELOAD_SHIM) {
     auto store = store::Store::Open(folder + "/stageload.db");
@@ -175,13 +144,6 @@ class Life {
 
 class EngineTest : public testing::Test {
  protected:
-  EngineTest() {
-    std::string folder = testing::TempDir() + "/engine.XXXXXX";
-    EXPECT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  ~EngineTest() override { std::filesystem::remove_all(folder_); }
-
   static pid_t Spawn(std::vector<std::string> argv) {
     std::vector<char*> words;
     for (std::string& word : argv) words.push_back(word.data());
@@ -191,8 +153,9 @@ class EngineTest : public testing::Test {
     return pid;
   }
 
-  std::string folder_;
-  SteeredHost host_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
+  host::SteeredHost host_;
 };
 
 TEST_F(EngineTest, SubmittedJobRunsAndEndsWithItsOwnCode) {
@@ -338,11 +301,7 @@ TEST_F(EngineTest, JobThatEndedWhileNoDaemonWasThereHasItsCode) {
   }
   std::ofstream(go) << "go";
   const jobs::Jobs jobs(folder_ + "/jobs", STAGELOAD_SHIM);
-  const auto give_up = std::chrono::steady_clock::now() + kDeadline;
-  while (jobs.Inspect(id)->state != jobs::Found::State::kEnded) {
-    ASSERT_LT(std::chrono::steady_clock::now(), give_up);
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] { return jobs.Inspect(id)->state == jobs::Found::State::kEnded; }));
   Life life(folder_, host_);
   const auto end = life.Get(id);
   EXPECT_EQ(end->record.state, JobState::kFailed);

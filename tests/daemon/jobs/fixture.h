@@ -1,48 +1,17 @@
-// What tests of real processes need: a folder of their own, waiting on a condition, identities.
+// What tests of real processes need: identities.
 #ifndef STAGELOAD_TESTS_DAEMON_JOBS_FIXTURE_H_
 #define STAGELOAD_TESTS_DAEMON_JOBS_FIXTURE_H_
 
-#include <poll.h>
-#include <stdlib.h>
-
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "daemon/core/process.h"
+#include "tests/fixture.h"
 
 namespace stageload::jobs {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "jobs_test.XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-// Whether `condition` came true within a time that only a hang exceeds.
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    ::poll(nullptr, 0, 5);
-  }
-  return true;
-}
 
 inline std::string Contents(const std::string& path) {
   std::ostringstream contents;

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -26,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "stageload/v1/admission_service.grpc.pb.h"
 #include "stageload/v1/job_service.grpc.pb.h"
+#include "tests/daemon/host/steered_host.h"
 #include "tests/daemon/rpc/api_fixture.h"
 
 namespace stageload::rpc {
@@ -33,35 +33,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-// The real machine's processes with a level that the test sets.
-class SteeredHost : public host::Host {
- public:
-  absl::StatusOr<core::HostSample> Sample() override {
-    core::HostSample sample;
-    sample.total = GiB(32);
-    sample.available = GiB(32) * (level_ / 100.0);
-    sample.level = Percent{static_cast<double>(level_)};
-    sample.swap_used = Bytes(0);
-    return sample;
-  }
-  absl::StatusOr<std::vector<host::Process>> Processes() override { return real_->Processes(); }
-  absl::StatusOr<core::Usage> Usage(const core::ProcessIdentity& identity) override {
-    return real_->Usage(identity);
-  }
-  absl::StatusOr<host::Process> Find(std::int32_t pid) override { return real_->Find(pid); }
-  absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override {
-    return real_->CommandLine(identity);
-  }
-  Instant Clock() override { return real_->Clock(); }
-  const std::string& BootId() override { return real_->BootId(); }
-
-  void SetLevel(int percent) { level_ = percent; }
-
- private:
-  std::unique_ptr<host::Host> real_ = host::NewLinuxHost({});
-  std::atomic<int> level_ = 90;
-};
 
 // A child that only waits for its end.
 class Child {
@@ -256,7 +227,7 @@ class JobServicesTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  SteeredHost host_;
+  host::SteeredHost host_;
   std::unique_ptr<host::Host> finder_ = host::NewLinuxHost({});
   std::mutex table_mutex_;
   std::map<std::int32_t, host::Process> table_;

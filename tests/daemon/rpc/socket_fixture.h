@@ -1,36 +1,18 @@
-// What tests of sockets need: a folder of their own with a short path, and raw Unix sockets.
+// What tests of sockets need: raw Unix sockets.
 #ifndef STAGELOAD_TESTS_DAEMON_RPC_SOCKET_FIXTURE_H_
 #define STAGELOAD_TESTS_DAEMON_RPC_SOCKET_FIXTURE_H_
 
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "tests/fixture.h"
 
 namespace stageload::rpc {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rpc_test.XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A Unix socket that is closed at the end; fd() is -1 if it could not be made.
 class Socket {
@@ -67,17 +49,6 @@ class Socket {
 
   int fd_;
 };
-
-// Whether `condition` came true within a time that only a hang exceeds.
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    ::poll(nullptr, 0, 5);
-  }
-  return true;
-}
 
 }  // namespace stageload::rpc
 

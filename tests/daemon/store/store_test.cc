@@ -18,6 +18,7 @@
 
 #include "base/error_reason.h"
 #include "daemon/store/schema.h"
+#include "tests/fixture.h"
 
 namespace stageload::store {
 namespace {
@@ -32,13 +33,6 @@ constexpr core::JobId Id(std::int64_t id) { return core::JobId{id}; }
 
 class StoreTest : public ::testing::Test {
  protected:
-  StoreTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "store_test.XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    path_ = folder_ + "/store.db";
-  }
-  ~StoreTest() override { std::filesystem::remove_all(folder_); }
-
   std::unique_ptr<Store> Open() {
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path_);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -51,8 +45,9 @@ class StoreTest : public ::testing::Test {
     return database.execAndGet(sql).getInt64();
   }
 
-  std::string folder_;
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
+  std::string path_ = folder_ + "/store.db";
 };
 
 core::JobRecord Pending(std::int64_t id) {
