@@ -148,12 +148,11 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   if (!config.ok()) return config.status();
   const absl::StatusOr<std::string> shim = ShimPath();
   if (!shim.ok()) return shim.status();
-  // The lock is taken first: nothing below may be touched by two daemons.
+  // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
+  // which is made and checked with it.
   absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Open(paths);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
-  const absl::Status state = MakePrivateFolder(paths.state);
-  if (!state.ok()) return state;
   const absl::Status log = StartLog(paths, options);
   if (!log.ok()) return log;
   absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store);

@@ -119,6 +119,7 @@ class Engine::Impl {
 
   // Sampling.
   void SampleIfDue(const Instant& now);
+  void TakeSample(const Instant& now);
   core::ClientUsage UsageOf(JobId id);
   bool UpdateTree();
   void PublishFrame();
@@ -135,6 +136,7 @@ class Engine::Impl {
   bool StillThere(const core::ProcessIdentity& identity) const;
   void JobEnded(JobId id);
   void GuardEnded(JobId id, const core::Outcome& outcome);
+  void RootEnded(JobId id, const core::Outcome& outcome);
   void GuardsThatSaidNothing(const Instant& now);
 
   Instant Now() const { return parts_.host->Clock(); }
@@ -365,29 +367,32 @@ void Engine::Impl::LeaveIfIdle(const Instant& now) {
 
 void Engine::Impl::SampleIfDue(const Instant& now) {
   sampled_ = false;
-  if (now.awake >= next_sample_) {
-    const absl::StatusOr<core::HostSample> host = parts_.host->Sample();
-    if (host.ok()) {
-      core::Sample sample;
-      sample.host = *host;
-      if (!tree_.empty() && UpdateTree()) {
-        for (const core::ClientStatus& client : core_->Clients()) {
-          if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
-        }
-      }
-      sample_error_.clear();
-      sample_time_ = now;
-      sampled_ = true;
-      Feed(core::SampleTaken{std::move(sample)});
-    } else if (sample_error_ != host.status().message()) {
-      sample_error_ = std::string(host.status().message());
-      Note({"sample_failed", std::nullopt, sample_error_});
-    }
-    next_sample_ = now.awake + core_->SampleInterval(parts_.hub->subscribers());
+  const bool due = now.awake >= next_sample_;
+  if (due) TakeSample(now);
+  // Also when none was due: what happened since may ask for an earlier one, such as a request that
+  // ends the idle pace.
+  const absl::Duration next = now.awake + core_->SampleInterval(parts_.hub->subscribers());
+  next_sample_ = due ? next : std::min(next_sample_, next);
+}
+
+void Engine::Impl::TakeSample(const Instant& now) {
+  absl::StatusOr<core::HostSample> host = parts_.host->Sample();
+  if (!host.ok()) {
+    if (sample_error_ == host.status().message()) return;
+    sample_error_ = std::string(host.status().message());
+    return Note({"sample_failed", std::nullopt, sample_error_});
   }
-  // What happened since may ask for an earlier one, such as a request that ends the idle pace.
-  next_sample_ =
-      std::min(next_sample_, now.awake + core_->SampleInterval(parts_.hub->subscribers()));
+  core::Sample sample;
+  sample.host = *std::move(host);
+  if (!tree_.empty() && UpdateTree()) {
+    for (const core::ClientStatus& client : core_->Clients()) {
+      if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
+    }
+  }
+  sample_error_.clear();
+  sample_time_ = now;
+  sampled_ = true;
+  Feed(core::SampleTaken{std::move(sample)});
 }
 
 bool Engine::Impl::UpdateTree() {
@@ -555,7 +560,6 @@ void Engine::Impl::ProcessExited(const core::ProcessIdentity& identity) {
 
 void Engine::Impl::JobEnded(JobId id) {
   const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(id);
-  core::Outcome outcome;
   if (found.ok() && found->state == jobs::Found::State::kNeverStarted) {
     // A daemon died between its shim's two words; the shim then runs nothing. So it is started now,
     // but not for ever: a shim may have another reason to end like that.
@@ -565,16 +569,17 @@ void Engine::Impl::JobEnded(JobId id) {
     }
     return Feed(core::StartFailed{id, "the shim ended each time before it ran the command"});
   }
-  if (found.ok()) outcome = found->outcome;
-  UpdateTree();
-  Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
-  SampleSoon();
+  RootEnded(id, found.ok() ? found->outcome : core::Outcome{});
 }
 
 void Engine::Impl::GuardEnded(JobId id, const core::Outcome& outcome) {
   if (const auto guarded = guarded_.find(id); guarded != guarded_.end()) {
     guarded->second.report_by.reset();
   }
+  RootEnded(id, outcome);
+}
+
+void Engine::Impl::RootEnded(JobId id, const core::Outcome& outcome) {
   UpdateTree();
   Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
   SampleSoon();
