@@ -150,7 +150,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   if (!shim.ok()) return shim.status();
   // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
   // which is made and checked with it.
-  absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Open(paths);
+  absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Lock(paths);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
   const absl::Status log = StartLog(paths, options);
@@ -158,6 +158,10 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store);
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
+  // Not before the store is open: a client that connects to a daemon which then fails to start
+  // would hear that it went away, and not why.
+  const absl::Status listens = socket_->Listen();
+  if (!listens.ok()) return listens;
 
   jobs_.emplace(paths.jobs, *shim);
   engine_ = std::make_unique<engine::Engine>(

@@ -157,7 +157,7 @@ absl::Status Bind(int fd, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ListeningSocket> ListeningSocket::Open(const Paths& paths,
+absl::StatusOr<ListeningSocket> ListeningSocket::Lock(const Paths& paths,
                                                       const std::string& user_home) {
   if (auto status = CheckSocketPath(paths.socket); !status.ok()) return status;
   for (const std::string& file : {paths.lock, paths.socket}) {
@@ -167,27 +167,39 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Open(const Paths& paths,
   const auto lock = TakeLock(paths.lock);
   if (!lock.ok()) return lock.status();
   socket.lock_ = *lock;
-  if (auto status = RemoveStale(paths.socket); !status.ok()) return status;
+  socket.wanted_ = paths.socket;
+  return socket;
+}
+
+absl::Status ListeningSocket::Listen() {
+  if (auto status = RemoveStale(wanted_); !status.ok()) return status;
   const auto fd = NewSocket();
   if (!fd.ok()) return fd.status();
-  socket.fd_ = *fd;
-  if (auto status = Bind(*fd, paths.socket); !status.ok()) return status;
+  fd_ = *fd;
+  if (auto status = Bind(*fd, wanted_); !status.ok()) return status;
   struct stat made {};
-  if (::lstat(paths.socket.c_str(), &made) != 0) {
-    return absl::ErrnoToStatus(errno, "look at the new socket " + paths.socket);
+  if (::lstat(wanted_.c_str(), &made) != 0) {
+    return absl::ErrnoToStatus(errno, "look at the new socket " + wanted_);
   }
-  socket.path_ = paths.socket;
-  socket.device_ = made.st_dev;
-  socket.inode_ = made.st_ino;
-  if (::listen(*fd, SOMAXCONN) != 0) {
-    return absl::ErrnoToStatus(errno, "listen at " + paths.socket);
-  }
+  path_ = wanted_;
+  device_ = made.st_dev;
+  inode_ = made.st_ino;
+  if (::listen(*fd, SOMAXCONN) != 0) return absl::ErrnoToStatus(errno, "listen at " + wanted_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ListeningSocket> ListeningSocket::Open(const Paths& paths,
+                                                      const std::string& user_home) {
+  absl::StatusOr<ListeningSocket> socket = Lock(paths, user_home);
+  if (!socket.ok()) return socket;
+  if (auto status = socket->Listen(); !status.ok()) return status;
   return socket;
 }
 
 ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept { *this = std::move(other); }
 
 ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
+  std::swap(wanted_, other.wanted_);
   std::swap(path_, other.path_);
   std::swap(device_, other.device_);
   std::swap(inode_, other.inode_);

@@ -1,6 +1,6 @@
 // The daemon's Unix socket, and the lock that says there is one daemon for this home.
 //
-// Threading: one owner. Open() sets the process's umask for the time of a bind, so call it before
+// Threading: one owner. Listen() sets the process's umask for the time of a bind, so call it before
 // other threads create files.
 #ifndef STAGELOAD_DAEMON_RPC_LISTENING_SOCKET_H_
 #define STAGELOAD_DAEMON_RPC_LISTENING_SOCKET_H_
@@ -17,12 +17,19 @@ namespace stageload::rpc {
 class ListeningSocket {
  public:
   // Checks the folders of the lock and of the socket (makes them with mode 0700 when missing),
-  // takes the lock, writes our pid into it, and listens with a socket of mode 0600. A socket that
-  // nobody listens at is replaced. `user_home` is the user's home folder: when the socket or the
-  // lock lies right in it, it may be readable (but not writable) by others; any other folder may
-  // not. Errors: AlreadyExists (another daemon, with its pid; or somebody listens at this path),
-  // FailedPrecondition (a folder or file that others could change, or of the wrong kind: names it,
-  // what was found and the fix), InvalidArgument (path too long), else what the system call says.
+  // takes the lock and writes our pid into it: this home is ours from then on, and nobody can
+  // connect yet. `user_home` is the user's home folder: when the socket or the lock lies right in
+  // it, it may be readable (but not writable) by others; any other folder may not.
+  // Errors: AlreadyExists (another daemon, with its pid), FailedPrecondition (a folder or file that
+  // others could change, or of the wrong kind: names it, what was found and the fix),
+  // InvalidArgument (path too long), else what the system call says.
+  static absl::StatusOr<ListeningSocket> Lock(const Paths& paths,
+                                              const std::string& user_home = "");
+  // Listens with a socket of mode 0600. A socket that nobody listens at is replaced. Once.
+  // Errors: AlreadyExists (somebody listens at this path), FailedPrecondition (something else is in
+  // the way), else what the system call says.
+  absl::Status Listen();
+  // Both.
   static absl::StatusOr<ListeningSocket> Open(const Paths& paths,
                                               const std::string& user_home = "");
 
@@ -31,14 +38,15 @@ class ListeningSocket {
   // Removes the socket's file if it is still ours, then gives up the lock.
   ~ListeningSocket();
 
-  // Non-blocking and close-on-exec; lives as long as this object.
+  // Non-blocking and close-on-exec; lives as long as this object. -1 before Listen().
   int fd() const { return fd_; }
 
  private:
   ListeningSocket() = default;
 
-  std::string path_;  // empty until there is a file to remove
-  dev_t device_{};    // of that file
+  std::string wanted_;  // where Listen() puts the socket
+  std::string path_;    // empty until there is a file to remove
+  dev_t device_{};      // of that file
   ino_t inode_{};
   int fd_ = -1;
   int lock_ = -1;

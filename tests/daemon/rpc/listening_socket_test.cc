@@ -307,5 +307,14 @@ TEST_F(ListeningSocketTest, ALockThatIsNoPlainFileIsRefused) {
   ExpectRefused(Home(), absl::StatusCode::kFailedPrecondition, Home().lock, "not a plain file");
 }
 
+TEST_F(ListeningSocketTest, HomeThatIsLockedButDoesNotListenYetTakesNoConnection) {
+  auto socket = ListeningSocket::Lock(Home());
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(ListeningSocket::Open(Home()).status()));
+  EXPECT_EQ(Socket::ConnectedTo(Home().socket).fd(), -1);
+  ASSERT_TRUE(socket->Listen().ok());
+  EXPECT_GE(Socket::ConnectedTo(Home().socket).fd(), 0);
+}
+
 }  // namespace
 }  // namespace stageload::rpc
