@@ -56,6 +56,47 @@ absl::Status ReadMaxQueued(const toml::node& node, core::Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadMaxBypass(const toml::node& node, core::Config& config) {
+  const auto count = node.value_exact<std::int64_t>();
+  if (!count || *count < 0 || *count > 1000) {
+    return absl::InvalidArgumentError("needs a whole number from 0 to 1000");
+  }
+  config.max_bypass = static_cast<int>(*count);
+  return absl::OkStatus();
+}
+
+absl::Status ReadSettle(const toml::node& node, core::Config& config) {
+  const auto text = node.value_exact<std::string>();
+  if (!text) return absl::InvalidArgumentError("needs a duration such as \"15s\"");
+  const absl::StatusOr<absl::Duration> settle = ParseDuration(*text);
+  if (settle.ok()) config.settle = *settle;
+  return settle.status();
+}
+
+absl::Status ReadAnonymousCredit(const toml::node& node, core::Config& config) {
+  const auto share = node.value<double>();
+  if (!node.is_number() || !share || !(*share >= 0 && *share <= 1)) {
+    return absl::InvalidArgumentError("needs a number from 0 to 1");
+  }
+  config.anonymous_credit = *share;
+  return absl::OkStatus();
+}
+
+absl::Status ReadGroupLimits(const toml::node& node, core::Config& config) {
+  constexpr char kNeeds[] = "needs a table of groups and how many of each may run, such as gpu = 1";
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return absl::InvalidArgumentError(kNeeds);
+  for (const auto& [group, value] : *table) {
+    const auto limit = value.value_exact<std::int64_t>();
+    if (!limit || *limit < 1 || *limit > 100'000) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kNeeds, "; ", std::string(group.str()), " has something else"));
+    }
+    config.group_limits[std::string(group.str())] = static_cast<int>(*limit);
+  }
+  return absl::OkStatus();
+}
+
 const std::map<std::string, Reader>& Readers() {
   static const auto* readers = new std::map<std::string, Reader>{
       {"memory_pool",
@@ -67,6 +108,10 @@ const std::map<std::string, Reader>& Readers() {
       {"reserve_percent", ReadReservePercent},
       {"max_pressure", ReadMaxPressure},
       {"max_queued", ReadMaxQueued},
+      {"max_bypass", ReadMaxBypass},
+      {"settle", ReadSettle},
+      {"anonymous_credit", ReadAnonymousCredit},
+      {"group_limits", ReadGroupLimits},
   };
   return *readers;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "daemon/core/fault.h"
 
 namespace stageload::core {
 namespace {
@@ -41,105 +42,223 @@ std::string NameJobs(const std::vector<JobId>& ids) {
   return absl::StrCat("jobs ", absl::StrJoin(names, ", "), " and ", last);
 }
 
-// The sum of `part` over the active clients, and who has a part in it.
+// Who of the active clients has a part in a sum.
 template <typename Part>
-std::pair<Bytes, std::vector<JobId>> SumOf(const Room& room, Part part) {
-  Bytes sum;
+std::vector<JobId> WhoHas(const Room& room, Part part) {
   std::vector<JobId> ids;
   for (const Reservation& active : room.active) {
-    const Bytes bytes = part(active);
-    if (bytes <= Bytes(0)) continue;
-    sum += bytes;
-    ids.push_back(active.id);
+    if (part(active) > Bytes(0)) ids.push_back(active.id);
   }
-  return {sum, ids};
+  return ids;
 }
 
-Blocker Unreadable(const std::string& what) {
-  return {BlockerKind::kStale, 0, 0, absl::StrCat(what, " could not be read in the newest sample")};
-}
+// Collects blockers, or only notes that there is one.
+class Findings {
+ public:
+  explicit Findings(std::vector<Blocker>* blockers) : blockers_(blockers) {}
 
-void CheckFresh(const Room& room, std::vector<Blocker>& blockers) {
-  const double needed = absl::ToDoubleSeconds(room.max_age);
-  if (!room.age) {
-    blockers.push_back({BlockerKind::kStale, 0, needed, "the machine has not been read yet"});
-  } else if (*room.age > room.max_age) {
-    blockers.push_back({BlockerKind::kStale, absl::ToDoubleSeconds(*room.age), needed,
-                        absl::StrCat("the newest sample is ", FormatSpan(*room.age),
-                                     " old, needs one of at most ", FormatSpan(room.max_age))});
+  // `describe` makes the words, and is called only when somebody wants them.
+  template <typename Describe>
+  void Add(BlockerKind kind, double read, double needed, Describe describe,
+           std::optional<absl::Duration> ends_in = std::nullopt) {
+    any_ = true;
+    if (blockers_ != nullptr) blockers_->push_back({kind, read, needed, describe(), ends_in});
   }
+  void AddUnreadable(const char* what) {
+    Add(BlockerKind::kStale, 0, 0,
+        [&] { return absl::StrCat(what, " could not be read in the newest sample"); });
+  }
+  bool any() const { return any_; }
+  // Nobody reads on once one is found.
+  bool done() const { return any_ && blockers_ == nullptr; }
+
+ private:
+  std::vector<Blocker>* blockers_;
+  bool any_ = false;
+};
+
+double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
+
+bool IsFresh(const Room& room, absl::Duration now) {
+  if (!room.sampled_at) return false;
+  return now - *room.sampled_at <= room.max_age || IsOn(Fault::kStaleSampleAdmitted);
 }
 
-void CheckLevel(const Policy& policy, const Room& room, std::vector<Blocker>& blockers) {
+void CheckFresh(const Room& room, absl::Duration now, Findings& findings) {
+  if (IsFresh(room, now)) return;
+  const double needed = Seconds(room.max_age);
+  if (!room.sampled_at) {
+    findings.Add(BlockerKind::kStale, 0, needed,
+                 [] { return "the machine has not been read yet"; });
+    return;
+  }
+  const absl::Duration age = now - *room.sampled_at;
+  findings.Add(BlockerKind::kStale, Seconds(age), needed, [&] {
+    return absl::StrCat("the newest sample is ", FormatSpan(age), " old, needs one of at most ",
+                        FormatSpan(room.max_age));
+  });
+}
+
+void CheckWaking(const Room& room, absl::Duration now, Findings& findings) {
+  if (!room.woke_at || now - *room.woke_at >= kWakingTime) return;
+  const absl::Duration awake = now - *room.woke_at;
+  findings.Add(
+      BlockerKind::kWaking, Seconds(awake), Seconds(kWakingTime),
+      [&] {
+        return absl::StrCat("the machine woke ", FormatSpan(awake), " ago, needs ",
+                            FormatSpan(kWakingTime));
+      },
+      kWakingTime - awake);
+}
+
+void CheckSwapping(const Room& room, Findings& findings) {
+  if (room.swap_growth <= kMaxSwapGrowth) return;
+  findings.Add(BlockerKind::kSwapping, room.swap_growth.AsDouble(), kMaxSwapGrowth.AsDouble(), [&] {
+    return absl::StrCat("swap grew by ", FormatBytes(room.swap_growth), " over the last ",
+                        FormatSpan(SwapWindow::kLength), ", at most ", FormatBytes(kMaxSwapGrowth),
+                        " may be");
+  });
+}
+
+void CheckRecovering(const Room& room, absl::Duration now, Findings& findings) {
+  if (!room.recovering || now >= room.recovering->until) return;
+  const Recovering& recovering = *room.recovering;
+  findings.Add(
+      BlockerKind::kRecovering, recovering.back.AsDouble(), recovering.held.AsDouble(),
+      [&] {
+        return absl::StrCat(FormatBytes(recovering.back), " of ", FormatBytes(recovering.held),
+                            " came back so far since job ", Value(recovering.id), " ended");
+      },
+      recovering.until - now);
+}
+
+void CheckUnsettled(const Room& room, absl::Duration now, Findings& findings) {
+  CheckFresh(room, now, findings);
+  CheckWaking(room, now, findings);
+  CheckSwapping(room, findings);
+  CheckRecovering(room, now, findings);
+}
+
+// What is begun is finished: a running client's lease neither waits for the daemon to be told to go
+// on, nor for the client's own start to settle.
+void CheckSettling(const Demand& demand, const Config& config, const Room& room, absl::Duration now,
+                   Findings& findings) {
+  if (!room.settling || demand.lease_of == room.settling->id) return;
+  const absl::Duration since = now - room.settling->since;
+  if (since >= config.settle) return;
+  findings.Add(
+      BlockerKind::kSettling, Seconds(since), Seconds(config.settle),
+      [&] {
+        return absl::StrCat("job ", Value(room.settling->id),
+                            " declared no memory and started only ", FormatSpan(since),
+                            " ago, needs ", FormatSpan(config.settle));
+      },
+      config.settle - since);
+}
+
+void CheckDraining(const Demand& demand, const Room& room, Findings& findings) {
+  if (!room.draining || demand.lease_of) return;
+  findings.Add(BlockerKind::kDraining, 1, 0,
+               [] { return "the daemon was told to start nothing more (drain)"; });
+}
+
+void CheckLevel(const Demand& demand, const Room& room, Findings& findings) {
   if (!room.host.level) {
-    blockers.push_back(Unreadable("the memory level"));
-  } else if (*room.host.level < policy.wait_free) {
-    blockers.push_back({BlockerKind::kLevel, room.host.level->value, policy.wait_free.value,
-                        absl::StrCat(FormatPercent(*room.host.level), " available, needs ",
-                                     FormatPercent(policy.wait_free))});
+    findings.AddUnreadable("the memory level");
+  } else if (*room.host.level < demand.wait_free) {
+    findings.Add(BlockerKind::kLevel, room.host.level->value, demand.wait_free.value, [&] {
+      return absl::StrCat(FormatPercent(*room.host.level), " available, needs ",
+                          FormatPercent(demand.wait_free));
+    });
   }
 }
 
-void CheckPressure(const Config& config, const Room& room, std::vector<Blocker>& blockers) {
+void CheckPressure(const Config& config, const Room& room, Findings& findings) {
   if (!room.host.pressure || *room.host.pressure < config.max_pressure) return;
-  blockers.push_back({BlockerKind::kPressure, static_cast<double>(*room.host.pressure),
-                      static_cast<double>(config.max_pressure) - 1,
-                      absl::StrCat("memory pressure is ", PressureName(*room.host.pressure),
-                                   ", needs less than ", PressureName(config.max_pressure))});
+  findings.Add(BlockerKind::kPressure, static_cast<double>(*room.host.pressure),
+               static_cast<double>(config.max_pressure) - 1, [&] {
+                 return absl::StrCat("memory pressure is ", PressureName(*room.host.pressure),
+                                     ", needs less than ", PressureName(config.max_pressure));
+               });
 }
 
-void CheckSwapLimit(const Policy& policy, const Room& room, std::vector<Blocker>& blockers) {
-  if (!policy.swap_limit) return;
-  if (!room.host.swap_used) {
-    blockers.push_back(Unreadable("swap used"));
-    return;
-  }
-  const auto [unspent, ids] = SumOf(room, [](const Reservation& r) { return r.unspent_swap; });
-  const Bytes sum = *room.host.swap_used + unspent + policy.swap_budget;
-  if (sum <= *policy.swap_limit) return;
-  std::string text = absl::StrCat(FormatBytes(*room.host.swap_used), " of swap used");
-  if (!ids.empty()) {
-    absl::StrAppend(&text, " + ", FormatBytes(unspent), " unspent budget of ", NameJobs(ids));
-  }
-  absl::StrAppend(&text, " + ", FormatBytes(policy.swap_budget), " budget = ", FormatBytes(sum),
-                  ", limit is ", FormatBytes(*policy.swap_limit));
-  blockers.push_back(
-      {BlockerKind::kSwapLimit, sum.AsDouble(), policy.swap_limit->AsDouble(), std::move(text)});
+void CheckSwapLimit(const Demand& demand, const Room& room, Findings& findings) {
+  if (!demand.swap_limit) return;
+  if (!room.host.swap_used) return findings.AddUnreadable("swap used");
+  const Bytes sum = *room.host.swap_used + room.unspent_swap + demand.swap_budget;
+  if (sum <= *demand.swap_limit) return;
+  findings.Add(BlockerKind::kSwapLimit, sum.AsDouble(), demand.swap_limit->AsDouble(), [&] {
+    std::string text = absl::StrCat(FormatBytes(*room.host.swap_used), " of swap used");
+    const auto ids = WhoHas(room, [](const Reservation& r) { return r.unspent_swap; });
+    if (!ids.empty()) {
+      absl::StrAppend(&text, " + ", FormatBytes(room.unspent_swap), " unspent budget of ",
+                      NameJobs(ids));
+    }
+    absl::StrAppend(&text, " + ", FormatBytes(demand.swap_budget), " budget = ", FormatBytes(sum),
+                    ", limit is ", FormatBytes(*demand.swap_limit));
+    return text;
+  });
 }
 
-void CheckMemory(const Policy& policy, const Config& config, const Room& room,
-                 std::vector<Blocker>& blockers) {
-  if (!policy.memory) return;
-  if (!room.host.available || !room.host.total) {
-    blockers.push_back(Unreadable("available memory"));
-    return;
-  }
-  const auto [outstanding, ids] = SumOf(room, [](const Reservation& r) { return r.Outstanding(); });
+// The share of other programs' anonymous memory that the compressor can take.
+Bytes CreditOf(const Config& config, const Room& room) {
+  if (config.anonymous_credit <= 0 || !room.host.pageable_internal) return Bytes(0);
+  return std::max(Bytes(0), *room.host.pageable_internal - room.footprint) *
+         config.anonymous_credit;
+}
+
+void CheckMemory(const Demand& demand, const Config& config, const Room& room, Findings& findings) {
+  if (!demand.memory) return;
+  if (!room.host.available || !room.host.total) return findings.AddUnreadable("available memory");
+  const Bytes outstanding = IsOn(Fault::kReservationsIgnored) ? Bytes(0) : room.outstanding;
   const Bytes reserve = ReserveOf(config, *room.host.total);
-  const Bytes free = *room.host.available - outstanding - reserve;
-  if (free >= *policy.memory) return;
-  std::string text = absl::StrCat("needs ", FormatBytes(*policy.memory), ", ",
-                                  FormatBytes(std::max(free, Bytes(0))), " free after ");
-  if (!ids.empty()) {
-    absl::StrAppend(&text, FormatBytes(outstanding), " reserved by ", NameJobs(ids), " and ");
-  }
-  absl::StrAppend(&text, FormatBytes(reserve), " kept free");
-  blockers.push_back(
-      {BlockerKind::kMemory, free.AsDouble(), policy.memory->AsDouble(), std::move(text)});
+  const Bytes credit = CreditOf(config, room);
+  const Bytes free = *room.host.available + credit - outstanding - reserve;
+  if (free >= *demand.memory) return;
+  findings.Add(BlockerKind::kMemory, free.AsDouble(), demand.memory->AsDouble(), [&] {
+    std::string text = absl::StrCat("needs ", FormatBytes(*demand.memory), ", ",
+                                    FormatBytes(std::max(free, Bytes(0))), " free after ");
+    const auto ids = WhoHas(room, [](const Reservation& r) { return r.Outstanding(); });
+    if (!ids.empty()) {
+      absl::StrAppend(&text, FormatBytes(outstanding), " reserved by ", NameJobs(ids), " and ");
+    }
+    absl::StrAppend(&text, FormatBytes(reserve), " kept free");
+    if (credit > Bytes(0)) {
+      absl::StrAppend(&text, ", with ", FormatBytes(credit),
+                      " of other programs' memory counted as compressible");
+    }
+    return text;
+  });
 }
 
-void CheckPool(const Policy& policy, const Config& config, const Room& room,
-               std::vector<Blocker>& blockers) {
-  if (!policy.memory || !config.memory_pool) return;
-  const auto [declared, ids] =
-      SumOf(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
-  const Bytes left = *config.memory_pool - declared;
-  if (left >= *policy.memory) return;
-  blockers.push_back({BlockerKind::kMemory, left.AsDouble(), policy.memory->AsDouble(),
-                      absl::StrCat("needs ", FormatBytes(*policy.memory), ", ",
-                                   FormatBytes(std::max(left, Bytes(0))), " left in the pool of ",
-                                   FormatBytes(*config.memory_pool), " after ",
-                                   FormatBytes(declared), " declared by ", NameJobs(ids))});
+void CheckPool(const Demand& demand, const Config& config, const Room& room, Findings& findings) {
+  if (!demand.memory || !config.memory_pool) return;
+  const Bytes left = *config.memory_pool - room.declared;
+  if (left >= *demand.memory) return;
+  findings.Add(BlockerKind::kMemory, left.AsDouble(), demand.memory->AsDouble(), [&] {
+    const auto ids =
+        WhoHas(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
+    return absl::StrCat("needs ", FormatBytes(*demand.memory), ", ",
+                        FormatBytes(std::max(left, Bytes(0))), " left in the pool of ",
+                        FormatBytes(*config.memory_pool), " after ", FormatBytes(room.declared),
+                        " declared by ", NameJobs(ids));
+  });
+}
+
+bool Find(const Demand& demand, const Config& config, const Room& room, absl::Duration now,
+          std::vector<Blocker>* blockers) {
+  Findings findings(blockers);
+  CheckUnsettled(room, now, findings);
+  CheckDraining(demand, room, findings);
+  if (findings.done()) return true;
+  if (!room.sampled_at) return findings.any();  // there are no values to compare with
+  CheckSettling(demand, config, room, now, findings);
+  CheckLevel(demand, room, findings);
+  CheckPressure(config, room, findings);
+  CheckSwapLimit(demand, room, findings);
+  CheckMemory(demand, config, room, findings);
+  CheckPool(demand, config, room, findings);
+  return findings.any();
 }
 
 absl::Status NeverFits(const char* field, const std::string& text) {
@@ -148,66 +267,102 @@ absl::Status NeverFits(const char* field, const std::string& text) {
 
 }  // namespace
 
+Demand DemandOf(const Policy& policy) {
+  return {policy.wait_free, policy.swap_budget, policy.swap_limit, policy.memory, std::nullopt};
+}
+
 Bytes Reservation::Outstanding() const {
-  if (!declared) return Bytes(0);
-  return std::max(Bytes(0), *declared - std::max(Bytes(0), footprint.value_or(Bytes(0))));
+  if (!expected) return Bytes(0);
+  return std::max(Bytes(0), *expected - std::max(Bytes(0), footprint.value_or(Bytes(0))));
+}
+
+void Room::SumUp() {
+  outstanding = declared = unspent_swap = footprint = Bytes(0);
+  for (const Reservation& one : active) {
+    outstanding += one.Outstanding();
+    declared += one.declared.value_or(Bytes(0));
+    unspent_swap += std::max(Bytes(0), one.unspent_swap);
+    footprint += std::max(Bytes(0), one.footprint.value_or(Bytes(0)));
+  }
 }
 
 Bytes ReserveOf(const Config& config, Bytes total) {
   return config.reserve.value_or(total * config.reserve_fraction);
 }
 
-std::vector<Blocker> FindBlockers(const Policy& policy, const Config& config, const Room& room) {
+std::vector<Blocker> FindBlockers(const Demand& demand, const Config& config, const Room& room,
+                                  absl::Duration now) {
   std::vector<Blocker> blockers;
-  CheckFresh(room, blockers);
-  if (!room.age) return blockers;  // there are no values to compare with
-  CheckLevel(policy, room, blockers);
-  CheckPressure(config, room, blockers);
-  CheckSwapLimit(policy, room, blockers);
-  CheckMemory(policy, config, room, blockers);
-  CheckPool(policy, config, room, blockers);
+  Find(demand, config, room, now, &blockers);
   return blockers;
 }
 
-absl::Status CheckCanEverFit(const Policy& policy, const Config& config, const HostSample& host) {
-  if (policy.swap_limit && policy.swap_budget > *policy.swap_limit) {
+bool MayStart(const Demand& demand, const Config& config, const Room& room, absl::Duration now) {
+  return !Find(demand, config, room, now, nullptr);
+}
+
+bool IsUnsettled(const Room& room, absl::Duration now) {
+  Findings findings(nullptr);
+  CheckUnsettled(room, now, findings);
+  return findings.any();
+}
+
+absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host) {
+  if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
     return NeverFits(
         "policy.swap_limit_bytes",
-        absl::StrCat("a swap budget of ", FormatBytes(policy.swap_budget),
-                     " never fits under a swap limit of ", FormatBytes(*policy.swap_limit),
+        absl::StrCat("a swap budget of ", FormatBytes(demand.swap_budget),
+                     " never fits under a swap limit of ", FormatBytes(*demand.swap_limit),
                      "; raise the limit or lower the budget"));
   }
-  if (!policy.memory) return absl::OkStatus();
-  if (config.memory_pool && *policy.memory > *config.memory_pool) {
+  if (!demand.memory) return absl::OkStatus();
+  if (config.memory_pool && *demand.memory > *config.memory_pool) {
     return NeverFits("policy.memory_bytes",
-                     absl::StrCat(FormatBytes(*policy.memory), " never fits into the pool of ",
+                     absl::StrCat(FormatBytes(*demand.memory), " never fits into the pool of ",
                                   FormatBytes(*config.memory_pool), " (memory_pool)"));
   }
   if (!host.total) return absl::OkStatus();
   const Bytes reserve = ReserveOf(config, *host.total);
-  if (*policy.memory > *host.total - reserve) {
+  if (*demand.memory > *host.total - reserve) {
     return NeverFits("policy.memory_bytes",
-                     absl::StrCat(FormatBytes(*policy.memory), " never fits: the machine has ",
+                     absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
                                   FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
                                   " is kept free (reserve)"));
   }
   return absl::OkStatus();
 }
 
-HostSample Plausible(HostSample sample) {
-  const auto drop_negative = [](std::optional<Bytes>& field) {
-    if (field && *field < Bytes(0)) field.reset();
+std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host) {
+  std::optional<Bytes> most = config.memory_pool;
+  if (!host.total) return most;
+  const Bytes physical = std::max(Bytes(0), *host.total - ReserveOf(config, *host.total));
+  return std::min(most.value_or(physical), physical);
+}
+
+HostSample Plausible(HostSample sample, std::vector<std::string>* dropped) {
+  const auto drop = [&](auto& field, const std::string& text) {
+    field.reset();
+    if (dropped != nullptr) dropped->push_back(text);
   };
-  drop_negative(sample.total);
-  drop_negative(sample.available);
-  drop_negative(sample.swap_used);
-  drop_negative(sample.swap_total);
-  if (sample.total && *sample.total == Bytes(0)) sample.total.reset();
+  const auto drop_negative = [&](std::optional<Bytes>& field, const char* name) {
+    if (field && *field < Bytes(0)) drop(field, absl::StrCat(name, " ", field->count(), " bytes"));
+  };
+  drop_negative(sample.total, "total");
+  drop_negative(sample.available, "available");
+  drop_negative(sample.swap_used, "swap used");
+  drop_negative(sample.swap_total, "swap total");
+  drop_negative(sample.pageable_internal, "pageable");
+  if (sample.total && *sample.total == Bytes(0)) drop(sample.total, "total 0 bytes");
   if (sample.level && !(sample.level->value >= 0 && sample.level->value <= 100)) {
-    sample.level.reset();
+    drop(sample.level, absl::StrCat("level ", sample.level->value, " %"));
   }
   if (sample.available && sample.total && *sample.available > *sample.total) {
-    sample.available.reset();
+    drop(sample.available, absl::StrCat("available ", FormatBytes(*sample.available), " of ",
+                                        FormatBytes(*sample.total)));
+  }
+  if (sample.swap_used && sample.swap_total && *sample.swap_used > *sample.swap_total) {
+    drop(sample.swap_used, absl::StrCat("swap used ", FormatBytes(*sample.swap_used), " of ",
+                                        FormatBytes(*sample.swap_total)));
   }
   return sample;
 }

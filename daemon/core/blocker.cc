@@ -14,6 +14,28 @@ const char* Name(BlockerKind kind) {
       return "MEMORY";
     case BlockerKind::kStale:
       return "STALE";
+    case BlockerKind::kWaking:
+      return "WAKING";
+    case BlockerKind::kSwapping:
+      return "SWAPPING";
+    case BlockerKind::kSettling:
+      return "SETTLING";
+    case BlockerKind::kRecovering:
+      return "RECOVERING";
+    case BlockerKind::kBusy:
+      return "BUSY";
+    case BlockerKind::kGroup:
+      return "GROUP";
+    case BlockerKind::kDependency:
+      return "DEPENDENCY";
+    case BlockerKind::kDependencyNever:
+      return "DEPENDENCY_NEVER";
+    case BlockerKind::kHeld:
+      return "HELD";
+    case BlockerKind::kNotBefore:
+      return "NOT_BEFORE";
+    case BlockerKind::kDraining:
+      return "DRAINING";
     case BlockerKind::kOrder:
       return "ORDER";
   }

@@ -8,10 +8,14 @@
 
 namespace stageload::core {
 
-// A job or a guarded command: one sequence for both, starting at 1, never used again.
+// A client: a job, a guarded command or a registered session. One sequence for all, starting at 1,
+// never used again.
 enum class JobId : std::int64_t {};
+// A lease, asked for or held. Starts at 1 with each daemon, since no lease outlives its stream.
+enum class LeaseId : std::int64_t {};
 
 constexpr std::int64_t Value(JobId id) { return static_cast<std::int64_t>(id); }
+constexpr std::int64_t Value(LeaseId id) { return static_cast<std::int64_t>(id); }
 
 }  // namespace stageload::core
 

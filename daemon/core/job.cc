@@ -54,6 +54,12 @@ const char* Name(Reason reason) {
       return "CLIENT_GONE";
     case Reason::kLost:
       return "LOST";
+    case Reason::kDependencyNever:
+      return "DEPENDENCY_NEVER";
+    case Reason::kTimeLimit:
+      return "TIMEOUT";
+    case Reason::kSuspendAsked:
+      return "SUSPENDED";
   }
   return "?";
 }

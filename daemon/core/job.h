@@ -17,8 +17,9 @@
 
 namespace stageload::core {
 
-// kJob is run by the daemon under a shim; kGuard is a child of the `stageloadctl guard` that asked.
-enum class JobKind { kJob, kGuard };
+// kJob is run by the daemon under a shim; kGuard is a child of the `stageloadctl guard` that asked;
+// kSession runs already, registered itself and takes leases. The numbers are stored: only append.
+enum class JobKind { kJob = 0, kGuard = 1, kSession = 2 };
 
 // Slurm's words. kCompleted and all after it are end states. The numbers are stored: only append.
 enum class JobState {
@@ -42,14 +43,17 @@ const char* Name(JobState state);  // "PENDING"
 // Why we stopped a job, or ended it without a start. The numbers are stored: only append.
 enum class Reason {
   kNone = 0,
-  kSwapBudget = 1,    // charge > budget
-  kSwapLimit = 2,     // swap used > the job's swap limit
-  kLowMemory = 3,     // level < kill_free
-  kCancelled = 4,     // a user asked
-  kStartTimeout = 5,  // no room in time
-  kStartFailed = 6,   // the command could not be started
-  kClientGone = 7,    // the guard that asked went away before its start
-  kLost = 8,          // it ended while nobody could see how
+  kSwapBudget = 1,       // charge > budget
+  kSwapLimit = 2,        // swap used > the job's swap limit
+  kLowMemory = 3,        // level < kill_free
+  kCancelled = 4,        // a user asked
+  kStartTimeout = 5,     // no room in time
+  kStartFailed = 6,      // the command could not be started
+  kClientGone = 7,       // the guard that asked went away before its start
+  kLost = 8,             // it ended while nobody could see how
+  kDependencyNever = 9,  // it was to start after a job that failed or is gone
+  kTimeLimit = 10,       // it ran longer than its time limit
+  kSuspendAsked = 11,    // a user suspended it
 };
 const char* Name(Reason reason);  // "SWAP_BUDGET"
 
@@ -59,6 +63,8 @@ struct Outcome {
   std::optional<int> signal;
   // errno of a command that could not be executed; exit_code is then 127 (126 when not executable).
   std::optional<int> start_errno;
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
 // What the daemon runs; captured at submit, opaque to the rules.
@@ -78,10 +84,18 @@ std::string DisplayCommand(const std::vector<std::string>& argv);
 struct JobRecord {
   JobId id{};
   JobKind kind = JobKind::kJob;
-  std::string name;     // as given, else the base name of argv[0]
-  std::string command;  // argv joined for display, cut at 4 KiB
+  std::string name;               // as given, else the base name of argv[0]
+  std::string command;            // argv joined for display, cut at 4 KiB
   std::string working_directory;  // of kJob
   Policy policy;
+  std::string group;       // shares a limit with others of the group; empty is none
+  std::string profile;     // under which its peaks are remembered; empty is none
+  bool may_signal = true;  // a session may ask never to be signalled
+
+  // What it waits for besides room.
+  std::vector<JobId> after;              // all of them completed
+  std::optional<absl::Time> begin_time;  // wall
+  bool held = false;                     // until a user releases it
 
   JobState state = JobState::kPending;
   Reason reason = Reason::kNone;
@@ -96,8 +110,27 @@ struct JobRecord {
   std::optional<ProcessIdentity> root;
   std::string boot_id;  // of the boot in which it was started; empty before
 
+  // Moments of that boot, as Instant::awake: they mean the same to the next daemon of the boot.
+  std::optional<absl::Duration> started_awake;    // its admission
+  std::optional<absl::Duration> suspended_awake;  // since when it is suspended
+  absl::Duration suspended_for;                   // in all, before that
+  std::optional<absl::Duration> stop_awake;       // its first SIGTERM, from which the grace counts
+
   Bytes charge;                         // swap put down to it, at its end or at the last write
+  std::optional<Bytes> swap_at_charge;  // swap used when that was read
+  std::optional<absl::Duration> charge_awake;  // and when that was
+  Bytes forgiven;    // of it, by resuming it after it was suspended for its budget
+  int bypassed = 0;  // how often others were admitted past it while it waited for memory
+
   std::optional<Bytes> peak_footprint;  // absent when it was never sampled
+  // The most by which available fell and swap grew since its start, which sees memory that no
+  // footprint shows. Absent unless it was the only client for the whole of its run.
+  std::optional<Bytes> true_peak;
+  std::optional<Bytes> available_at_start;
+  std::optional<Bytes> swap_at_start;
+  bool alone = true;  // so far
+
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
 }  // namespace stageload::core

@@ -42,6 +42,8 @@ absl::Status Validate(const Policy& policy) {
       ValidateDuration("policy.start_timeout_ns",
                        policy.start_timeout.value_or(absl::ZeroDuration())),
       ValidateDuration("policy.grace_ns", policy.grace),
+      ValidateDuration("policy.time_limit_ns", policy.time_limit.value_or(absl::ZeroDuration())),
+      ValidateDuration("policy.quiet_for_ns", policy.quiet_for),
   };
   for (const absl::Status& check : checks) {
     if (!check.ok()) return check;

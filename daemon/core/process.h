@@ -22,6 +22,10 @@ struct ProcessIdentity {
   friend auto operator<=>(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 
+// Whether a process that was just looked up is the one that was meant: asked again right before
+// every signal.
+bool IsStill(const ProcessIdentity& meant, const ProcessIdentity& found);
+
 // What one process, or the sum over a client's processes, holds. What a platform cannot tell is
 // absent, never 0.
 struct Usage {

@@ -5,6 +5,7 @@
 #define STAGELOAD_DAEMON_CORE_SAMPLE_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/units.h"
@@ -23,9 +24,12 @@ struct HostSample {
   std::optional<Bytes> swap_used;
   std::optional<Bytes> swap_total;
   std::optional<Pressure> pressure;
-  std::optional<Bytes> compressed;        // held by the compressor (macOS), by zswap (Linux)
-  std::optional<Bytes> wired;             // cannot be paged: macOS wired, Linux Unevictable
-  std::optional<Bytes> swapped_in_total;  // since boot, cumulative
+  // Anonymous pages that could be compressed, of all programs: macOS
+  // vm.page_pageable_internal_count.
+  std::optional<Bytes> pageable_internal;
+  std::optional<Bytes> compressed;         // held by the compressor (macOS), by zswap (Linux)
+  std::optional<Bytes> wired;              // cannot be paged: macOS wired, Linux Unevictable
+  std::optional<Bytes> swapped_in_total;   // since boot, cumulative
   std::optional<Bytes> swapped_out_total;  // since boot, cumulative
 };
 
@@ -36,10 +40,18 @@ struct ClientUsage {
   int processes = 0;
 };
 
-// `clients` is in ascending order of id and holds only those that were read.
+// Whether a process that is not ours matches one of the `busy` patterns that requests wait for.
+struct BusyReading {
+  std::string pattern;
+  std::string match;  // "412 ollama serve" of one that does; empty when none does
+};
+
+// `clients` is in ascending order of id and holds only those that were read; `busy` likewise holds
+// only patterns that were looked for.
 struct Sample {
   HostSample host;
   std::vector<ClientUsage> clients;
+  std::vector<BusyReading> busy = {};
 };
 
 }  // namespace stageload::core

@@ -1,22 +1,25 @@
+// Clients come and go, and the machine is read. Admission and stopping have files of their own.
 #include "daemon/core/scheduler.h"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "daemon/core/fault.h"
+#include "daemon/core/gap.h"
 #include "daemon/core/sampling.h"
 
 namespace stageload::core {
 namespace {
 
-constexpr double kWarnShare = 0.8;         // of the budget
-constexpr double kEscalationShare = 0.25;  // of the budget, in growth of swap during the grace time
-constexpr int kFreshIntervals = 3;
-constexpr absl::Duration kKillAgain = absl::Seconds(1);
-constexpr absl::Duration kAfterHostVictim = absl::Seconds(2);
+// A client that held less leaves no gap worth waiting for.
+constexpr Bytes kRecoverFrom = GiB(1);
+// A charge that has moved by this share of its budget is written down, so that a crash of the
+// daemon is no way out of a budget.
+constexpr double kSaveCharge = 1.0 / 16;
 
 JobState StateFor(Reason reason) {
   switch (reason) {
@@ -26,15 +29,11 @@ JobState StateFor(Reason reason) {
       return JobState::kOutOfMemory;
     case Reason::kCancelled:
       return JobState::kCancelled;
+    case Reason::kTimeLimit:
+      return JobState::kTimeout;
     default:
       return JobState::kFailed;
   }
-}
-
-std::string JoinTexts(const std::vector<Blocker>& blockers) {
-  return absl::StrJoin(blockers, "; ", [](std::string* out, const Blocker& blocker) {
-    absl::StrAppend(out, Name(blocker.kind), ": ", blocker.text);
-  });
 }
 
 std::string DescribeOutcome(const Outcome& outcome) {
@@ -43,37 +42,82 @@ std::string DescribeOutcome(const Outcome& outcome) {
   return "nobody saw how it ended";
 }
 
+// What of its memory is still to come back when a client ends: what its footprint showed, or what
+// no footprint shows but the machine lost since its start.
+Bytes StillHeld(const JobRecord& record, const Usage& usage, std::optional<Bytes> available) {
+  const Bytes seen = std::max(Bytes(0), usage.footprint.value_or(Bytes(0)));
+  if (!record.available_at_start || !available) return seen;
+  const Bytes lost = *record.available_at_start - *available;
+  return std::max(seen, std::min(record.peak_footprint.value_or(Bytes(0)), lost));
+}
+
+// How a parent that the core does not know has ended.
+std::optional<JobState> EndOf(const std::vector<EndedParent>& ended, JobId id) {
+  for (const EndedParent& parent : ended) {
+    if (parent.id == id) return parent.state;
+  }
+  return std::nullopt;
+}
+
+std::string NeverText(JobId parent, std::optional<JobState> state) {
+  return state ? absl::StrCat("it was to start after job ", Value(parent), ", which ended as ",
+                              Name(*state))
+               : absl::StrCat("it was to start after job ", Value(parent), ", which is gone");
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Config config, JobId next_id)
-    : config_(std::move(config)), next_id_(next_id) {}
+    : config_(std::move(config)), next_id_(next_id), queue_(config_.group_limits) {}
 
 Effects Scheduler::Step(const Instant& now, const Event& event) {
+  if (newest_ && Slept(*newest_, now)) {
+    woke_at_ = now.awake;
+    room_.reset();
+  }
+  newest_ = now;
+  queue_.AdvanceTo(now);
+
   Effects effects;
   std::visit([&](const auto& e) { On(now, e, effects); }, event);
+  CancelChildren(now, effects);
+  CheckTimeLimits(now, effects);
   CheckEscalation(now, effects);
   // Who finds room at the last moment gets it; whoever gives up may have stood before others.
   Admit(now, effects);
   GiveUpWaiting(now, effects);
+  CancelChildren(now, effects);
   Admit(now, effects);
   return effects;
 }
 
-// ---- Events ----
+// ---- Coming in ----
+
+absl::Status Scheduler::CheckSubmit(const Submit& event) const {
+  if (absl::Status status = Validate(event.policy); !status.ok()) return status;
+  if (absl::Status status = CheckCanEverFit(DemandOf(event.policy), config_, host_); !status.ok()) {
+    return status;
+  }
+  for (const JobId parent : event.after) {
+    if (Find(parent) != nullptr || EndOf(event.ended_parents, parent)) continue;
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("after: there never was a job ", Value(parent))),
+        kInvalidField, "after");
+  }
+  if (event.kind != JobKind::kSession && pending() >= config_.max_queued) {
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          "the queue is full: ", pending(), " requests wait, the limit is ",
+                          config_.max_queued, " (max_queued)")),
+                      kQueueFull);
+  }
+  return absl::OkStatus();
+}
 
 void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
-  absl::Status status = Validate(event.policy);
-  if (status.ok()) status = CheckCanEverFit(event.policy, config_, host_);
-  if (status.ok() && pending() >= config_.max_queued) {
-    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                            "the queue is full: ", pending(), " requests wait, the limit is ",
-                            config_.max_queued, " (max_queued)")),
-                        kQueueFull);
-  }
-  if (!status.ok()) {
-    effects.push_back(Note{"refused", std::nullopt,
-                           absl::StrCat(event.name, ": ", std::string(status.message()))});
-    effects.push_back(Refused{event.token, std::move(status)});
+  if (absl::Status status = CheckSubmit(event); !status.ok()) {
+    Tell(effects,
+         {"refused", std::nullopt, absl::StrCat(event.name, ": ", std::string(status.message()))});
+    effects.emplace_back(Refused{event.token, std::move(status)});
     return;
   }
   JobRecord record;
@@ -84,73 +128,90 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.command = event.command;
   record.working_directory = event.working_directory;
   record.policy = event.policy;
+  record.group = event.group;
+  record.profile = event.profile;
+  record.may_signal = event.may_signal;
+  record.after = event.after;
+  record.begin_time = event.begin_time;
+  record.held = event.held;
   record.submit_time = now.wall;
   record.root = event.root;
   record.boot_id = event.boot_id;
-  std::optional<absl::Duration> give_up;
-  if (event.policy.start_timeout) give_up = now.awake + *event.policy.start_timeout;
-
-  effects.push_back(Save{record, true});
-  effects.push_back(Accepted{event.token, record.id});
-  effects.push_back(Note{"submitted", record.id, record.name});
-  AddPending(std::move(record), give_up);
+  if (event.kind == JobKind::kSession) {
+    record.state = JobState::kRunning;
+    record.start_time = now.wall;
+    record.started_awake = now.awake;
+    record.available_at_start = host_.available;
+    record.swap_at_start = host_.swap_used;
+  }
+  effects.emplace_back(Save{record, true});
+  effects.emplace_back(Accepted{event.token, record.id});
+  Tell(effects,
+       {event.kind == JobKind::kSession ? "registered" : "submitted", record.id, record.name});
+  if (event.kind == JobKind::kSession) return RestoreClient(now, record);
+  AddPending(now, std::move(record), std::nullopt, event.ended_parents, effects);
 }
 
-void Scheduler::On(const Instant& now, const Restored& event, Effects&) {
-  const JobRecord& record = event.record;
-  if (record.state == JobState::kPending) {
-    std::optional<absl::Duration> give_up;
-    if (record.policy.start_timeout) {
-      // Only wall time spans a restart; a clock that was set may not make the wait longer.
-      const absl::Duration waited = std::max(absl::ZeroDuration(), now.wall - record.submit_time);
-      give_up = now.awake + std::max(absl::ZeroDuration(), *record.policy.start_timeout - waited);
+// Puts it into the queue, or ends it when a job that it was to start after has failed.
+void Scheduler::AddPending(const Instant& now, JobRecord record,
+                           std::optional<absl::Duration> give_up,
+                           const std::vector<EndedParent>& ended, Effects& effects) {
+  RequestQueue::Request request;
+  request.give_up = give_up;
+  std::optional<std::string> never;
+  for (const JobId parent : record.after) {
+    if (Find(parent) != nullptr) {
+      request.parents.insert(parent);
+    } else if (const auto state = EndOf(ended, parent); state != JobState::kCompleted) {
+      never = NeverText(parent, state);
     }
-    AddPending(record, give_up);
-    return;
   }
+  const JobId id = record.id;
+  request.record = std::move(record);
+  queue_.Add(now, std::move(request));
+  if (!never) return;
+  EndPending(now, id, JobState::kCancelled, Reason::kDependencyNever, *std::move(never), effects);
+}
+
+void Scheduler::On(const Instant& now, const Restored& event, Effects& effects) {
+  const JobRecord& record = event.record;
+  if (record.state != JobState::kPending) return RestoreClient(now, record);
+  if (IsOn(Fault::kJobLostOnRestart) && Value(record.id) % 5 == 0) return;
+  std::optional<absl::Duration> give_up;
+  if (record.policy.start_timeout && record.after.empty() && !record.held &&
+      record.begin_time.value_or(now.wall) <= now.wall) {
+    // Only wall time spans a restart; a clock that was set may not make the wait longer.
+    const absl::Time from =
+        std::max(record.submit_time, record.begin_time.value_or(absl::InfinitePast()));
+    const absl::Duration waited = std::max(absl::ZeroDuration(), now.wall - from);
+    give_up = now.awake + std::max(absl::ZeroDuration(), *record.policy.start_timeout - waited);
+  }
+  AddPending(now, record, give_up, event.ended_parents, effects);
+}
+
+void Scheduler::On(const Instant&, const ProfileRestored& event, Effects&) {
+  profiles_.Add(event.profile, event.run);
+}
+
+// An active client, of this daemon or of the one before.
+void Scheduler::RestoreClient(const Instant& now, const JobRecord& record) {
   Client& client = clients_[record.id];
   client.record = record;
-  ledger_.Add(record.id, record.charge);
-  if (record.state == JobState::kStopping) {
-    // SIGTERM is sent again once its processes are found: it may never have been.
-    client.stop = Stop{.kill_at = std::nullopt,
-                       .killed = false,
-                       .host_level = record.reason == Reason::kLowMemory,
-                       .swap_at_start = std::nullopt,
-                       .charge = record.charge};
+  client.saved_charge = record.charge;
+  if (record.swap_at_charge && record.charge_awake && *record.charge_awake <= now.awake) {
+    const absl::Duration since = now.awake - *record.charge_awake;
+    ledger_.Resume({now.awake - since, now.continuous - since, now.wall - since},
+                   *record.swap_at_charge);
   }
-}
-
-void Scheduler::On(const Instant& now, const SampleTaken& event, Effects& effects) {
-  HostSample host = Plausible(event.sample.host);
-  const absl::Duration elapsed =
-      sampled_ ? std::max(absl::ZeroDuration(), now.awake - sampled_->awake) : absl::ZeroDuration();
-  swap_change_ = host.swap_used && host_.swap_used ? *host.swap_used - *host_.swap_used : Bytes(0);
-  since_sample_before_ = sampled_ ? elapsed : absl::InfiniteDuration();
-  ledger_.Observe(now, host.swap_used, event.sample.clients);
-  host_ = std::move(host);
-  sampled_ = now;
-
-  std::vector<JobId> empty;
-  for (const ClientUsage& reading : event.sample.clients) {
-    const auto found = clients_.find(reading.id);
-    if (found == clients_.end()) continue;
-    Client& client = found->second;
-    client.usage = reading.usage;
-    client.processes = reading.processes;
-    if (reading.usage.footprint) {
-      client.record.peak_footprint =
-          std::max(client.record.peak_footprint.value_or(*reading.usage.footprint),
-                   *reading.usage.footprint);
-    }
-    if (client.outcome && reading.processes == 0) empty.push_back(reading.id);
-  }
-  for (auto& [id, client] : clients_) client.record.charge = ledger_.Of(id).charge;
-  for (const JobId id : empty) EndClient(now, id, *clients_.at(id).outcome, effects);
-
-  CheckBudgets(now, effects);
-  CheckLowLevel(now, elapsed, effects);
-  interval_ = SampleInterval(0);
+  client.expected = record.policy.memory;
+  ledger_.Add(record.id, record.policy.charge_mode, record.charge);
+  queue_.Occupy(record.group, 1);
+  room_.reset();
+  if (record.state != JobState::kStopping) return;
+  // SIGTERM is sent again once its processes are found: it may never have been.
+  client.stop = Stop{};
+  client.stop->host_level = record.reason == Reason::kLowMemory;
+  client.stop->charge = record.charge;
 }
 
 void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
@@ -159,10 +220,117 @@ void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
   Client& client = found->second;
   client.record.root = event.root;
   client.record.boot_id = event.boot_id;
-  effects.push_back(Save{client.record});
-  // It was to be stopped before it was there.
-  if (client.stop && !client.stop->kill_at) SendTerm(now, client, effects);
+  effects.emplace_back(Save{client.record});
+  // What was decided before it was there, or may not have been carried out by the daemon before.
+  if (client.stop && client.stop->step == Stop::Step::kNotSent) {
+    Terminate(now, client, effects);
+  } else if (client.record.state == JobState::kSuspended) {
+    effects.emplace_back(Signal{event.id, Signal::Kind::kSuspend});
+  }
 }
+
+// ---- The machine is read ----
+
+void Scheduler::On(const Instant& now, const SampleTaken& event, Effects& effects) {
+  const bool gap = sampled_ && IsGap(*sampled_, now);
+  const absl::Duration elapsed = gap || !sampled_
+                                     ? absl::ZeroDuration()
+                                     : std::max(absl::ZeroDuration(), now.awake - sampled_->awake);
+  ReadSample(now, event.sample, effects);
+  queue_.Observe(now.awake, event.sample.busy);
+  TakeReadings(now, event.sample, effects);
+  for (auto& [id, client] : clients_) {
+    if (gap) client.low_level = LowLevel{};
+    client.low_level.Observe(host_.level && *host_.level < client.record.policy.kill_free, elapsed);
+  }
+  // After a sleep or a stall one sample says nothing yet: what it shows may be over already.
+  if (!gap || IsOn(Fault::kNotRebasedAfterSleep)) {
+    CheckBudgets(now, effects);
+    CheckLowLevel(now, effects);
+  }
+  SaveCharges(effects);
+  interval_ = SampleInterval(0);
+}
+
+// Takes in what the machine says, without what cannot be true.
+void Scheduler::ReadSample(const Instant& now, const Sample& sample, Effects& effects) {
+  std::vector<std::string> dropped;
+  HostSample host = Plausible(sample.host, &dropped);
+  implausible_ += static_cast<std::int64_t>(dropped.size());
+  if (std::string text = absl::StrJoin(dropped, ", "); text != implausible_text_) {
+    if (!text.empty()) Tell(effects, {"implausible", std::nullopt, text});
+    implausible_text_ = std::move(text);
+  }
+  const bool gap = sampled_ && IsGap(*sampled_, now);
+  if (gap) {
+    swap_window_.Clear();
+    Tell(effects, {"gap", std::nullopt,
+                   absl::StrCat("the machine was not read for ",
+                                FormatSpan(now.continuous - sampled_->continuous),
+                                "; nothing is charged for that time")});
+  }
+  const bool rate = sampled_ && !gap && host.swap_used && host_.swap_used;
+  swap_change_ = rate ? *host.swap_used - *host_.swap_used : Bytes(0);
+  since_sample_before_ = rate ? now.awake - sampled_->awake : absl::InfiniteDuration();
+  ledger_.Observe(now, host.swap_used, sample.clients);
+  swap_window_.Observe(now.awake, host.swap_used);
+  recovery_.Observe(now.awake, host.available);
+  host_ = std::move(host);
+  sampled_ = now;
+  room_.reset();
+}
+
+// Takes in what each client holds; one whose last process is gone has ended.
+void Scheduler::TakeReadings(const Instant& now, const Sample& sample, Effects& effects) {
+  std::vector<JobId> empty;
+  for (const ClientUsage& reading : sample.clients) {
+    const auto found = clients_.find(reading.id);
+    if (found == clients_.end()) continue;
+    Client& client = found->second;
+    client.usage = reading.usage;
+    client.processes = reading.processes;
+    if (reading.processes > 0) LearnPeaks(client);
+    if (client.outcome && reading.processes == 0) empty.push_back(reading.id);
+  }
+  for (auto& [id, client] : clients_) {
+    client.record.charge = ledger_.Of(id).charge;
+    if (host_.swap_used) {
+      client.record.swap_at_charge = host_.swap_used;
+      client.record.charge_awake = now.awake;
+    }
+    if (clients_.size() > 1) client.record.alone = false;
+    if (!client.record.alone) client.record.true_peak.reset();
+    // The grace time of a stop that the daemon before began looks at swap from here on.
+    if (client.stop && !client.stop->swap_at_start) client.stop->swap_at_start = host_.swap_used;
+  }
+  for (const JobId id : empty) EndClient(now, id, *clients_.at(id).outcome, effects);
+  room_.reset();
+}
+
+void Scheduler::SaveCharges(Effects& effects) {
+  for (auto& [id, client] : clients_) {
+    const Bytes moved = client.record.charge - client.saved_charge;
+    const Bytes enough = std::max(MiB(64), client.record.policy.swap_budget * kSaveCharge);
+    if (moved < enough && -moved < enough) continue;
+    client.saved_charge = client.record.charge;
+    effects.emplace_back(Save{client.record});
+  }
+}
+
+void Scheduler::LearnPeaks(Client& client) const {
+  JobRecord& record = client.record;
+  if (const auto footprint = client.usage.footprint; footprint && *footprint >= Bytes(0)) {
+    record.peak_footprint = std::max(record.peak_footprint.value_or(*footprint), *footprint);
+  }
+  if (!record.available_at_start || !record.swap_at_start || !host_.available || !host_.swap_used) {
+    return;
+  }
+  const Bytes taken = std::max(Bytes(0), *record.available_at_start - *host_.available) +
+                      std::max(Bytes(0), *host_.swap_used - *record.swap_at_start);
+  record.true_peak = std::max(record.true_peak.value_or(taken), taken);
+}
+
+// ---- Going out ----
 
 void Scheduler::On(const Instant& now, const StartFailed& event, Effects& effects) {
   const auto found = clients_.find(event.id);
@@ -189,292 +357,195 @@ void Scheduler::On(const Instant& now, const Exited& event, Effects& effects) {
   EndClient(now, event.id, event.outcome, effects);
 }
 
+void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects) {
+  if (IsPending(event.id)) {
+    return EndPending(now, event.id, JobState::kCancelled, Reason::kClientGone,
+                      "the guard that asked went away before its command was admitted", effects);
+  }
+  const auto found = clients_.find(event.id);
+  if (found == clients_.end() || found->second.record.kind != JobKind::kSession) return;
+  EndClient(now, event.id, Outcome{}, effects);
+}
+
+void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects) {
+  const auto found = clients_.find(event.id);
+  if (found == clients_.end()) return;
+  JobRecord record = RemoveClient(now, event.id, effects).record;
+  record.state = JobState::kNodeFail;
+  record.reason = Reason::kLost;
+  record.reason_text = "the machine was restarted while it ran";
+  Finish(now, std::move(record), effects);
+}
+
+void Scheduler::On(const Instant& now, const NotSaved& event, Effects& effects) {
+  if (IsPending(event.id)) queue_.Take(event.id);
+  if (clients_.count(event.id) > 0) RemoveClient(now, event.id, effects);
+  failed_parents_.emplace_back(event.id, JobState::kCancelled);
+}
+
 void Scheduler::On(const Instant& now, const CancelAsked& event, Effects& effects) {
-  if (pending_.count(event.id) > 0) {
-    EndPending(now, event.id, JobState::kCancelled, Reason::kCancelled, "cancelled while it waited",
-               effects);
-    return;
+  if (IsPending(event.id)) {
+    return EndPending(now, event.id, JobState::kCancelled, Reason::kCancelled,
+                      "cancelled while it waited", effects);
   }
   const auto found = clients_.find(event.id);
   if (found == clients_.end()) return;
   StopClient(now, found->second, Reason::kCancelled, "cancelled while it ran", effects);
 }
 
-void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects) {
-  if (pending_.count(event.id) == 0) return;
-  EndPending(now, event.id, JobState::kCancelled, Reason::kClientGone,
-             "the guard that asked went away before its command was admitted", effects);
+void Scheduler::On(const Instant&, const HoldAsked& event, Effects& effects) {
+  const RequestQueue::Request* request = queue_.Find(event.id);
+  if (request == nullptr || request->record.held) return;
+  queue_.Hold(event.id, true);
+  effects.emplace_back(Save{request->record});
+  Tell(effects, {"held", event.id, request->record.name});
 }
 
-void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  JobRecord record = std::move(found->second.record);
-  record.state = JobState::kNodeFail;
-  record.reason = Reason::kLost;
-  record.reason_text = "the machine was restarted while it ran";
-  clients_.erase(found);
-  ledger_.Remove(event.id);
-  Finish(now, std::move(record), effects);
+void Scheduler::On(const Instant&, const ReleaseAsked& event, Effects& effects) {
+  const RequestQueue::Request* request = queue_.Find(event.id);
+  if (request == nullptr || !request->record.held) return;
+  queue_.Hold(event.id, false);
+  effects.emplace_back(Save{request->record});
+  Tell(effects, {"released", event.id, request->record.name});
 }
 
-void Scheduler::On(const Instant&, const NotSaved& event, Effects&) {
-  if (pending_.count(event.id) > 0) TakePending(event.id);
-  if (clients_.erase(event.id) > 0) ledger_.Remove(event.id);
+void Scheduler::On(const Instant&, const DrainAsked& event, Effects& effects) {
+  if (draining_ == event.drain) return;
+  draining_ = event.drain;
+  Tell(effects, {"draining", std::nullopt, draining_ ? "nothing more is started" : "starts go on"});
+  room_.reset();
 }
 
 void Scheduler::On(const Instant&, const Tick&, Effects&) {}
 
-// ---- Admission ----
-
-void Scheduler::AddPending(JobRecord record, std::optional<absl::Duration> give_up) {
-  const JobId id = record.id;
-  queue_.emplace(-record.policy.priority, id);
-  if (give_up) give_ups_.emplace(*give_up, id);
-  pending_.emplace(id, Pending{std::move(record), give_up});
-}
-
-JobRecord Scheduler::TakePending(JobId id) {
-  const auto found = pending_.find(id);
-  JobRecord record = std::move(found->second.record);
-  queue_.erase({-record.policy.priority, id});
-  if (found->second.give_up) give_ups_.erase({*found->second.give_up, id});
-  pending_.erase(found);
-  return record;
-}
-
-Room Scheduler::RoomAt(const Instant& now) const {
-  Room room;
-  room.host = host_;
-  if (sampled_) room.age = now.awake - sampled_->awake;
-  room.max_age = kFreshIntervals * interval_;
-  for (const auto& [id, client] : clients_) {
-    const Policy& policy = client.record.policy;
-    const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge);
-    room.active.push_back({id, policy.memory, client.usage.footprint,
-                           std::max(Bytes(0), policy.swap_budget - spent)});
-  }
-  return room;
-}
-
-void Scheduler::Admit(const Instant& now, Effects& effects) {
-  while (!queue_.empty()) {
-    const JobId id = queue_.begin()->second;
-    const Room room = RoomAt(now);
-    if (!FindBlockers(pending_.at(id).record.policy, config_, room).empty()) return;
-    JobRecord record = TakePending(id);
-    record.state = JobState::kRunning;
-    record.start_time = now.wall;
-    effects.push_back(Save{record});
-    effects.push_back(Start{id, record.kind});
-    std::string text =
-        absl::StrCat(record.name, " after ", FormatSpan(now.wall - record.submit_time));
-    if (host_.level) absl::StrAppend(&text, ", ", FormatPercent(*host_.level), " available");
-    if (record.policy.memory) {
-      absl::StrAppend(&text, ", declares ", FormatBytes(*record.policy.memory));
-    }
-    effects.push_back(Note{"admitted", id, std::move(text)});
-    clients_[id].record = std::move(record);
-    ledger_.Add(id);
-  }
-}
-
-void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
-  while (!give_ups_.empty() && give_ups_.begin()->first <= now.awake) {
-    const JobId id = give_ups_.begin()->second;
-    const absl::Duration timeout = *pending_.at(id).record.policy.start_timeout;
-    EndPending(
-        now, id, JobState::kNoRoom, Reason::kStartTimeout,
-        absl::StrCat("no room within ", FormatSpan(timeout), ": ", JoinTexts(BlockersOf(now, id))),
-        effects);
-  }
-}
-
-// ---- Stopping ----
-
-void Scheduler::CheckBudgets(const Instant& now, Effects& effects) {
-  for (auto& [id, client] : clients_) {
-    if (client.stop) continue;
-    const Policy& policy = client.record.policy;
-    const ChargeLedger::Account account = ledger_.Of(id);
-    if (account.charge > policy.swap_budget) {
-      StopClient(now, client, Reason::kSwapBudget,
-                 absl::StrCat("swap charge ", FormatBytes(account.charge),
-                              " is over the budget of ", FormatBytes(policy.swap_budget),
-                              " (the machine's swap grew by ", FormatBytes(account.system_growth),
-                              ", its own by ", FormatBytes(account.own_growth), ")"),
-                 effects);
-    } else if (policy.swap_limit && host_.swap_used && *host_.swap_used > *policy.swap_limit) {
-      StopClient(now, client, Reason::kSwapLimit,
-                 absl::StrCat("swap used ", FormatBytes(*host_.swap_used), " is over the limit of ",
-                              FormatBytes(*policy.swap_limit), " (swap charge ",
-                              FormatBytes(account.charge), ", its own swap grew by ",
-                              FormatBytes(account.own_growth), ")"),
-                 effects);
-    } else if (!client.warned && account.charge > policy.swap_budget * kWarnShare) {
-      client.warned = true;
-      effects.push_back(Note{"warned", id,
-                             absl::StrCat("swap charge ", FormatBytes(account.charge), " of ",
-                                          FormatBytes(policy.swap_budget))});
-    }
-  }
-}
-
-void Scheduler::CheckLowLevel(const Instant& now, absl::Duration elapsed, Effects& effects) {
-  if (!host_.level) return;
-  std::vector<Candidate> candidates;
-  for (auto& [id, client] : clients_) {
-    client.low_level.Observe(*host_.level < client.record.policy.kill_free, elapsed);
-    if (client.stop || !client.low_level.Armed()) continue;
-    candidates.push_back({id, client.record.policy.priority, ledger_.Of(id).charge,
-                          client.usage.footprint.value_or(Bytes(0))});
-  }
-  const std::optional<JobId> victim = ChooseVictim(candidates);
-  if (!victim || !MayTakeHostVictim(now)) return;
-  Client& client = clients_.at(*victim);
-  StopClient(now, client, Reason::kLowMemory,
-             absl::StrCat(FormatPercent(*host_.level), " of memory available, below ",
-                          FormatPercent(client.record.policy.kill_free), " (kill_free); footprint ",
-                          client.usage.footprint ? FormatBytes(*client.usage.footprint) : "unknown",
-                          ", swap charge ", FormatBytes(ledger_.Of(*victim).charge)),
-             effects);
-}
-
-// One host-level victim at a time, and 2 s for its memory to come back, unless it is dire.
-bool Scheduler::MayTakeHostVictim(const Instant& now) const {
-  bool one_is_going = false;
-  Percent kill_free{0};
-  for (const auto& [id, client] : clients_) {
-    one_is_going = one_is_going || (client.stop && client.stop->host_level);
-    kill_free = std::max(kill_free, client.record.policy.kill_free);
-  }
-  if (host_.level->value < kill_free.value / 2 && !one_is_going) return true;
-  if (one_is_going) return false;
-  return !host_victim_gone_ || now.awake - *host_victim_gone_ >= kAfterHostVictim;
-}
-
-void Scheduler::StopClient(const Instant& now, Client& client, Reason reason, std::string text,
-                           Effects& effects) {
-  if (client.stop) return;  // one stop, and its grace time goes on
-  client.record.state = JobState::kStopping;
-  client.record.reason = reason;
-  client.record.reason_text = std::move(text);
-  client.stop = Stop{.kill_at = std::nullopt,
-                     .killed = false,
-                     .host_level = reason == Reason::kLowMemory,
-                     .swap_at_start = host_.swap_used,
-                     .charge = ledger_.Of(client.record.id).charge};
-  effects.push_back(Save{client.record});
-  effects.push_back(Note{"stopping", client.record.id,
-                         absl::StrCat(Name(reason), ": ", client.record.reason_text)});
-  if (client.record.root) SendTerm(now, client, effects);
-}
-
-void Scheduler::SendTerm(const Instant& now, Client& client, Effects& effects) {
-  client.stop->kill_at = now.awake + client.record.policy.grace;
-  effects.push_back(Signal{client.record.id, Signal::Kind::kTerminate});
-}
-
-void Scheduler::CheckEscalation(const Instant& now, Effects& effects) {
-  for (auto& [id, client] : clients_) {
-    if (!client.stop || !client.stop->kill_at) continue;
-    if (now.awake >= *client.stop->kill_at) {
-      Kill(now, client, "its grace time is over", effects);
-      continue;
-    }
-    if (client.stop->killed) continue;
-    const Policy& policy = client.record.policy;
-    if (host_.level && host_.level->value < policy.kill_free.value / 2) {
-      Kill(now, client,
-           absl::StrCat("the level fell to ", FormatPercent(*host_.level), " in its grace time"),
-           effects);
-    } else if (host_.swap_used && client.stop->swap_at_start &&
-               *host_.swap_used - *client.stop->swap_at_start >
-                   policy.swap_budget * kEscalationShare) {
-      Kill(now, client,
-           absl::StrCat("swap grew by a further ",
-                        FormatBytes(*host_.swap_used - *client.stop->swap_at_start),
-                        " in its grace time"),
-           effects);
-    }
-  }
-}
-
-// SIGKILL, and again each second while anything of it is left: a new child may have slipped
-// through.
-void Scheduler::Kill(const Instant& now, Client& client, const std::string& why, Effects& effects) {
-  if (!client.stop->killed) {
-    client.record.reason_text = absl::StrCat(client.record.reason_text, "; SIGKILL: ", why);
-    effects.push_back(Save{client.record});
-    effects.push_back(Note{"killed", client.record.id, why});
-  }
-  client.stop->killed = true;
-  client.stop->kill_at = now.awake + kKillAgain;
-  effects.push_back(Signal{client.record.id, Signal::Kind::kKill});
-}
-
 // ---- Ends ----
 
-void Scheduler::EndClient(const Instant& now, JobId id, const Outcome& outcome, Effects& effects) {
-  Client& client = clients_.at(id);
-  JobRecord record = std::move(client.record);
-  record.charge = ledger_.Of(id).charge;
+JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) const {
+  JobRecord record = client.record;
+  record.charge = ledger_.Of(record.id).charge;
   record.outcome = outcome;
   if (client.stop) {
     record.state = StateFor(record.reason);
     // Its swap is given back while it dies; what is kept is what it was stopped with.
     record.charge = std::max(record.charge, client.stop->charge);
-    if (client.stop->host_level) host_victim_gone_ = now.awake;
-  } else if (outcome.start_errno || record.reason == Reason::kStartFailed) {
-    record.state = JobState::kFailed;
-    if (record.reason == Reason::kNone) {
-      record.reason = Reason::kStartFailed;
-      record.reason_text =
-          absl::StrCat("the command could not be started (errno ", *outcome.start_errno, ")");
-    }
-  } else if (outcome.exit_code || outcome.signal) {
-    record.state = outcome.exit_code == 0 ? JobState::kCompleted : JobState::kFailed;
-  } else {
-    record.state = JobState::kUnknown;
-    record.reason = Reason::kLost;
-    record.reason_text = DescribeOutcome(outcome);
+    return record;
   }
-  clients_.erase(id);
-  ledger_.Remove(id);
+  if (record.kind == JobKind::kSession) {
+    record.state = JobState::kCompleted;
+    return record;
+  }
+  if (outcome.start_errno || record.reason == Reason::kStartFailed) {
+    record.state = JobState::kFailed;
+    if (record.reason == Reason::kStartFailed) return record;
+    record.reason = Reason::kStartFailed;
+    record.reason_text =
+        absl::StrCat("the command could not be started (errno ", *outcome.start_errno, ")");
+    return record;
+  }
+  record.reason = Reason::kNone;  // of a suspension that is over
+  record.reason_text.clear();
+  if (outcome.exit_code || outcome.signal) {
+    record.state = outcome.exit_code == 0 ? JobState::kCompleted : JobState::kFailed;
+    return record;
+  }
+  record.state = JobState::kUnknown;
+  record.reason = Reason::kLost;
+  record.reason_text = DescribeOutcome(outcome);
+  return record;
+}
+
+void Scheduler::EndClient(const Instant& now, JobId id, const Outcome& outcome, Effects& effects) {
+  JobRecord record = EndRecord(clients_.at(id), outcome);
+  const Client client = RemoveClient(now, id, effects);
+  if (client.stop && client.stop->host_level) host_victim_gone_ = now.awake;
+  const Bytes peak =
+      std::max(record.peak_footprint.value_or(Bytes(0)), record.true_peak.value_or(Bytes(0)));
+  const Bytes held = StillHeld(record, client.usage, host_.available);
+  if (peak >= kRecoverFrom && held >= MiB(64))
+    recovery_.Ended(now.awake, id, held, host_.available);
+  if (const auto run = LessonOf(record, profiles_.Estimate(record.profile))) {
+    profiles_.Add(record.profile, *run);
+    effects.emplace_back(Learned{record.profile, *run});
+  }
   Finish(now, std::move(record), effects);
+}
+
+// Takes a client out of every list; its leases end with it.
+Scheduler::Client Scheduler::RemoveClient(const Instant&, JobId id, Effects& effects) {
+  auto node = clients_.extract(id);
+  Client client = std::move(node.mapped());
+  ledger_.Remove(id);
+  queue_.Occupy(client.record.group, -1);
+  if (settling_ && settling_->id == id) settling_.reset();
+  DenyWanted(client, effects);
+  for (const LeaseId lease : client.leases) leases_.erase(lease);
+  room_.reset();
+  return client;
 }
 
 void Scheduler::EndPending(const Instant& now, JobId id, JobState state, Reason reason,
                            std::string text, Effects& effects) {
-  JobRecord record = TakePending(id);
+  JobRecord record = queue_.Take(id).record;
   record.state = state;
   record.reason = reason;
   record.reason_text = std::move(text);
   Finish(now, std::move(record), effects);
 }
 
-void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) const {
+void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) {
   record.end_time = now.wall;
   std::string text = std::string(Name(record.state));
-  if (record.start_time) absl::StrAppend(&text, ", ", DescribeOutcome(record.outcome));
+  if (record.start_time && record.kind != JobKind::kSession) {
+    absl::StrAppend(&text, ", ", DescribeOutcome(record.outcome));
+  }
   if (record.reason != Reason::kNone) {
     absl::StrAppend(&text, ", ", Name(record.reason), ": ", record.reason_text);
   }
   const JobId id = record.id;
-  effects.push_back(Save{std::move(record)});
-  effects.push_back(Note{"ended", id, std::move(text)});
+  if (record.state == JobState::kCompleted) {
+    queue_.ParentCompleted(id);
+  } else {
+    failed_parents_.emplace_back(id, record.state);
+  }
+  effects.emplace_back(Save{std::move(record)});
+  Tell(effects, {"ended", id, std::move(text)});
+}
+
+// Those that were to start after one that failed never can, nor can their own children.
+void Scheduler::CancelChildren(const Instant& now, Effects& effects) {
+  while (!failed_parents_.empty()) {
+    const auto [parent, state] = failed_parents_.back();
+    failed_parents_.pop_back();
+    for (const JobId child : queue_.ChildrenOf(parent)) {
+      EndPending(now, child, JobState::kCancelled, Reason::kDependencyNever,
+                 NeverText(parent, state), effects);
+    }
+  }
 }
 
 // ---- Questions ----
 
 std::optional<absl::Duration> Scheduler::NextDeadline() const {
   std::optional<absl::Duration> deadline;
-  const auto consider = [&deadline](absl::Duration at) {
-    if (!deadline || at < *deadline) deadline = at;
+  const auto consider = [&deadline](std::optional<absl::Duration> at) {
+    if (at && (!deadline || *at < *deadline)) deadline = at;
   };
-  if (!give_ups_.empty()) consider(give_ups_.begin()->first);
+  consider(queue_.NextGiveUp());
+  for (const auto& [id, lease] : waiting_leases_) consider(lease.give_up);
   for (const auto& [id, client] : clients_) {
-    if (client.stop && client.stop->kill_at) consider(*client.stop->kill_at);
+    if (client.stop) consider(client.stop->next_at);
+    consider(TimeLimitAt(client));
+  }
+  if (queue_.empty() && lease_queue_.empty()) return deadline;
+  if (newest_) consider(queue_.NextChange(*newest_));
+  // Moments at which what blocks a request is over.
+  const auto consider_later = [&](absl::Duration at) {
+    if (newest_ && at > newest_->awake) consider(at);
+  };
+  if (woke_at_) consider_later(*woke_at_ + kWakingTime);
+  if (settling_) consider_later(settling_->since + config_.settle);
+  if (newest_) {
+    if (const auto recovering = recovery_.At(newest_->awake)) consider_later(recovering->until);
   }
   return deadline;
 }
@@ -486,7 +557,7 @@ absl::Duration Scheduler::SampleInterval(int subscribers) const {
         {ledger_.Of(id).charge, client.record.policy.swap_budget, client.record.policy.kill_free});
     // While one is being stopped, each sample may be the one that says it must be killed or is
     // gone.
-    if (client.stop) return kFastInterval;
+    if (client.stop && !client.stuck) return kFastInterval;
   }
   input.waiting = pending();
   input.subscribers = subscribers;
@@ -497,13 +568,9 @@ absl::Duration Scheduler::SampleInterval(int subscribers) const {
 }
 
 const JobRecord* Scheduler::Find(JobId id) const {
-  if (const auto pending = pending_.find(id); pending != pending_.end()) {
-    return &pending->second.record;
-  }
-  if (const auto client = clients_.find(id); client != clients_.end()) {
-    return &client->second.record;
-  }
-  return nullptr;
+  if (const RequestQueue::Request* request = queue_.Find(id)) return &request->record;
+  const auto client = clients_.find(id);
+  return client == clients_.end() ? nullptr : &client->second.record;
 }
 
 Usage Scheduler::UsageOf(JobId id) const {
@@ -511,29 +578,16 @@ Usage Scheduler::UsageOf(JobId id) const {
   return client == clients_.end() ? Usage{} : client->second.usage;
 }
 
-std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) return {};
-  std::vector<Blocker> blockers = FindBlockers(found->second.record.policy, config_, RoomAt(now));
-  const JobId first = queue_.begin()->second;
-  if (first != id) {
-    blockers.push_back({BlockerKind::kOrder, static_cast<double>(Value(id)),
-                        static_cast<double>(Value(first)),
-                        absl::StrCat("job ", Value(first), " goes first")});
-  }
-  return blockers;
-}
-
 std::vector<std::int64_t> Scheduler::QueuePositions(const std::vector<JobId>& ids) const {
   std::map<JobId, std::int64_t> wanted;
   for (const JobId id : ids) {
-    if (pending_.count(id) > 0) wanted[id] = 0;
+    if (IsPending(id)) wanted[id] = 0;
   }
   std::int64_t position = 0;
   std::size_t left = wanted.size();
-  for (auto entry = queue_.begin(); left > 0 && entry != queue_.end(); ++entry) {
+  for (auto rank = queue_.ranks().begin(); left > 0 && rank != queue_.ranks().end(); ++rank) {
     ++position;
-    const auto found = wanted.find(entry->second);
+    const auto found = wanted.find(rank->id);
     if (found == wanted.end()) continue;
     found->second = position;
     --left;
@@ -556,16 +610,9 @@ std::vector<ClientStatus> Scheduler::Clients() const {
 
 std::optional<JobId> Scheduler::FirstPending() const {
   if (queue_.empty()) return std::nullopt;
-  return queue_.begin()->second;
+  return queue_.ranks().begin()->id;
 }
 
-Bytes Scheduler::Reserved() const {
-  Bytes reserved;
-  for (const auto& [id, client] : clients_) {
-    reserved += Reservation{id, client.record.policy.memory, client.usage.footprint, Bytes(0)}
-                    .Outstanding();
-  }
-  return reserved;
-}
+Bytes Scheduler::Reserved() const { return room().outstanding; }
 
 }  // namespace stageload::core

@@ -1,6 +1,14 @@
-// The core: all that stageload decides, as a pure state machine. Events go in, effects come out;
-// the engine writes the durable ones to disk, then carries out the others. Equal inputs give equal
-// outputs: there is no I/O, no clock, no thread and no unordered container in here.
+// The core: all that stageload decides, as a pure state machine. Events go in (events.h), effects
+// come out (effects.h). Equal inputs give equal outputs: there is no I/O, no clock, no thread and
+// no unordered container in here.
+//
+// What it decides, and where to read on:
+//   who may start          admission.h, request_queue.h; what passes by itself: recovery.h
+//   who pays for swap      charge_ledger.h
+//   whom to stop           stopping.h
+//   how often to look      sampling.h
+//   what a run may need    profile.h
+// docs/admission.md tells it with an example.
 //
 // Threading: one owner.
 #ifndef STAGELOAD_DAEMON_CORE_SCHEDULER_H_
@@ -12,7 +20,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,110 +28,19 @@
 #include "daemon/core/admission.h"
 #include "daemon/core/blocker.h"
 #include "daemon/core/charge_ledger.h"
+#include "daemon/core/effects.h"
+#include "daemon/core/events.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
 #include "daemon/core/policy.h"
 #include "daemon/core/process.h"
+#include "daemon/core/profile.h"
+#include "daemon/core/recovery.h"
+#include "daemon/core/request_queue.h"
 #include "daemon/core/sample.h"
 #include "daemon/core/stopping.h"
 
 namespace stageload::core {
-
-// ---- Events ----
-
-// A new request. It is answered by Accepted or Refused with the same token.
-struct Submit {
-  std::uint64_t token = 0;
-  JobKind kind = JobKind::kJob;
-  std::string name;
-  std::string command;
-  std::string working_directory;
-  Policy policy;
-  std::optional<ProcessIdentity> root;  // of a guarded command: the process that is held back
-  std::string boot_id;                  // likewise
-};
-// A row that was stored before this daemon started. All come before any other event, by id.
-struct Restored {
-  JobRecord record;
-};
-struct SampleTaken {
-  Sample sample;
-};
-// The shim runs; its tree is watched from now on.
-struct Started {
-  JobId id{};
-  ProcessIdentity root;
-  std::string boot_id;
-};
-// No process came of a Start.
-struct StartFailed {
-  JobId id{};
-  std::string text;
-};
-// The root of the tree has ended. `remaining` counts the processes of its tree that live on.
-struct Exited {
-  JobId id{};
-  Outcome outcome;
-  int remaining = 0;
-};
-struct CancelAsked {
-  JobId id{};
-};
-// The guard that asked is gone: its request is taken back if it still waits.
-struct ClientGone {
-  JobId id{};
-};
-// The machine went down under it.
-struct NodeFailed {
-  JobId id{};
-};
-// Its first row could not be written, so it was never accepted: it is forgotten without a trace.
-struct NotSaved {
-  JobId id{};
-};
-// Time has passed (see NextDeadline()).
-struct Tick {};
-
-using Event = std::variant<Submit, Restored, SampleTaken, Started, StartFailed, Exited, CancelAsked,
-                           ClientGone, NodeFailed, NotSaved, Tick>;
-
-// ---- Effects, in the order in which they were decided ----
-
-struct Accepted {
-  std::uint64_t token = 0;
-  JobId id{};
-};
-struct Refused {
-  std::uint64_t token = 0;
-  absl::Status status;
-};
-// Durable: the row as it is now; `added` for a new one.
-struct Save {
-  JobRecord record;
-  bool added = false;
-};
-// Run it (kJob), or tell its guard to (the guard sees RUNNING). Only after the Save before it.
-struct Start {
-  JobId id{};
-  JobKind kind = JobKind::kJob;
-};
-// To the whole tree, each process only if it is still the one that was meant.
-struct Signal {
-  enum class Kind { kTerminate, kKill };
-  JobId id{};
-  Kind kind = Kind::kTerminate;
-};
-// For telemetry and the event history. See telemetry::Event for the words.
-struct Note {
-  std::string kind;
-  std::optional<JobId> job;
-  std::string text;
-};
-
-using Effect = std::variant<Accepted, Refused, Save, Start, Signal, Note>;
-using Effects = std::vector<Effect>;
-
-// ---- What can be asked of it ----
 
 struct ClientStatus {
   const JobRecord* record = nullptr;
@@ -132,8 +48,22 @@ struct ClientStatus {
   int processes = 0;
 };
 
+// A lease that is held or waited for.
+struct Lease {
+  LeaseId id{};
+  JobId client{};
+  std::string stage;
+  Bytes memory;
+  bool granted = false;
+  bool forced = false;
+  int bypassed = 0;  // how often others were admitted past it
+};
+
 class Scheduler {
  public:
+  // How many candidates behind one that waits for memory are looked at in one step.
+  static constexpr int kLookAhead = 100;
+
   // `next_id` is above every id that was ever given out.
   Scheduler(Config config, JobId next_id);
 
@@ -143,34 +73,42 @@ class Scheduler {
   std::optional<absl::Duration> NextDeadline() const;
   // Until the next sample, counted from the newest.
   absl::Duration SampleInterval(int subscribers) const;
+  // What to look for in other programs' command lines for the next sample.
+  std::vector<std::string> BusyPatterns() const { return queue_.BusyPatterns(); }
 
-  // A pending or active job; null when there is none. Valid until the next Step().
+  // A pending or active client; null when there is none. Valid until the next Step().
   const JobRecord* Find(JobId id) const;
   Usage UsageOf(JobId id) const;
-  bool IsPending(JobId id) const { return pending_.count(id) > 0; }
-  // Of a pending job; empty for any other.
+  bool IsPending(JobId id) const { return queue_.Find(id) != nullptr; }
+  // Of a pending client; empty for any other. Never empty for one that stays pending.
   std::vector<Blocker> BlockersOf(const Instant& now, JobId id) const;
+  std::vector<Blocker> BlockersOf(const Instant& now, LeaseId id) const;
   // The place in the queue of each, from 1; 0 for one that does not wait. One walk for all.
   std::vector<std::int64_t> QueuePositions(const std::vector<JobId>& ids) const;
   std::vector<ClientStatus> Clients() const;  // ascending by id
+  const std::map<LeaseId, Lease>& leases() const { return leases_; }
   std::optional<JobId> FirstPending() const;
-  int pending() const { return static_cast<int>(pending_.size()); }
+  int pending() const { return queue_.size(); }
   int active() const { return static_cast<int>(clients_.size()); }
   Bytes Reserved() const;
+  bool draining() const { return draining_; }
   const HostSample& host() const { return host_; }
   const ChargeLedger& ledger() const { return ledger_; }
+  const Profiles& profiles() const { return profiles_; }
+  // How many readings were dropped because they could not be true.
+  std::int64_t implausible() const { return implausible_; }
+  // The machine as the next request finds it.
+  const Room& room() const;
 
  private:
-  struct Pending {
-    JobRecord record;
-    std::optional<absl::Duration> give_up;  // Instant::awake
-  };
   struct Stop {
-    std::optional<absl::Duration> kill_at;  // Instant::awake; absent until SIGTERM was sent
-    bool killed = false;
-    bool host_level = false;  // chosen for low memory of the whole machine
+    enum class Step { kNotSent, kAsked, kTerminated, kKilled };
+    Step step = Step::kNotSent;
+    std::optional<absl::Duration> next_at;    // Instant::awake of the next step
+    std::optional<absl::Duration> killed_at;  // the first SIGKILL
+    bool host_level = false;                  // chosen for low memory of the whole machine
     std::optional<Bytes> swap_at_start;
-    Bytes charge;                           // with which it was stopped
+    Bytes charge;  // with which it was stopped
   };
   struct Client {
     JobRecord record;
@@ -178,61 +116,132 @@ class Scheduler {
     int processes = 0;
     LowLevel low_level;
     bool warned = false;
+    bool over_budget_told = false;  // of on_over_budget = warn
+    bool would_stop = false;        // said in a dry run
+    Bytes saved_charge;             // in its row
+    bool stuck = false;             // cannot be signalled, or does not end
     std::optional<Stop> stop;
     std::optional<Outcome> outcome;  // of a root that ended before the rest of its tree
+    std::set<LeaseId> leases;        // held
+    std::set<LeaseId> wanted;        // waited for
+    std::optional<Bytes> expected;   // see Reservation
   };
-  // Higher priority first, then arrival.
-  using QueueKey = std::pair<int, JobId>;
+  // Leases go in order of their client's priority, then arrival.
+  using LeaseRank = std::pair<int, LeaseId>;
+  struct WaitingLease {
+    LeaseRank rank;
+    std::optional<absl::Duration> give_up;  // Instant::awake
+    absl::Duration timeout;
+  };
 
   void On(const Instant& now, const Submit& event, Effects& effects);
   void On(const Instant& now, const Restored& event, Effects& effects);
+  void On(const Instant& now, const ProfileRestored& event, Effects& effects);
   void On(const Instant& now, const SampleTaken& event, Effects& effects);
   void On(const Instant& now, const Started& event, Effects& effects);
   void On(const Instant& now, const StartFailed& event, Effects& effects);
   void On(const Instant& now, const Exited& event, Effects& effects);
-  void On(const Instant& now, const CancelAsked& event, Effects& effects);
   void On(const Instant& now, const ClientGone& event, Effects& effects);
   void On(const Instant& now, const NodeFailed& event, Effects& effects);
+  void On(const Instant& now, const SignalRefused& event, Effects& effects);
   void On(const Instant& now, const NotSaved& event, Effects& effects);
+  void On(const Instant& now, const CancelAsked& event, Effects& effects);
+  void On(const Instant& now, const HoldAsked& event, Effects& effects);
+  void On(const Instant& now, const ReleaseAsked& event, Effects& effects);
+  void On(const Instant& now, const SuspendAsked& event, Effects& effects);
+  void On(const Instant& now, const ResumeAsked& event, Effects& effects);
+  void On(const Instant& now, const DrainAsked& event, Effects& effects);
+  void On(const Instant& now, const Acquire& event, Effects& effects);
+  void On(const Instant& now, const LeaseReleased& event, Effects& effects);
   void On(const Instant& now, const Tick& event, Effects& effects);
 
-  // Admission.
-  void AddPending(JobRecord record, std::optional<absl::Duration> give_up);
-  JobRecord TakePending(JobId id);
-  void Admit(const Instant& now, Effects& effects);
-  void GiveUpWaiting(const Instant& now, Effects& effects);
-  Room RoomAt(const Instant& now) const;
+  // Entering (scheduler.cc).
+  absl::Status CheckSubmit(const Submit& event) const;
+  void AddPending(const Instant& now, JobRecord record, std::optional<absl::Duration> give_up,
+                  const std::vector<EndedParent>& ended, Effects& effects);
+  void RestoreClient(const Instant& now, const JobRecord& record);
+  void ReadSample(const Instant& now, const Sample& sample, Effects& effects);
+  void TakeReadings(const Instant& now, const Sample& sample, Effects& effects);
+  void SaveCharges(Effects& effects);
+  void LearnPeaks(Client& client) const;
 
-  // Stopping.
+  // Admission (scheduler_admission.cc).
+  void Admit(const Instant& now, Effects& effects);
+  bool AdmitNext(const Instant& now, Effects& effects);
+  void AdmitStart(const Instant& now, JobId id, Effects& effects);
+  void Grant(const Instant& now, LeaseId id, bool forced, Effects& effects);
+  bool ForceProgress(const Instant& now, Effects& effects);
+  bool EveryClientWaits() const;
+  void GiveUpWaiting(const Instant& now, Effects& effects);
+  void DropLease(LeaseId id);
+  void DenyWanted(Client& client, Effects& effects);
+  void DenyLease(LeaseId id, absl::Status status, Effects& effects);
+  Demand DemandOfStart(const JobRecord& record) const;
+  Demand DemandOfLease(const Lease& lease) const;
+  std::optional<Bytes> DeclaredBy(const JobRecord& record) const;
+  void Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
+              Effects& effects);
+  std::optional<Blocker> OrderBlocker(std::int64_t own_id, bool declares) const;
+
+  // Stopping (scheduler_stopping.cc).
   void CheckBudgets(const Instant& now, Effects& effects);
-  void CheckLowLevel(const Instant& now, absl::Duration elapsed, Effects& effects);
+  void OverBudgetOf(const Instant& now, Client& client, Effects& effects);
+  void CheckTimeLimits(const Instant& now, Effects& effects);
+  void CheckLowLevel(const Instant& now, Effects& effects);
   bool MayTakeHostVictim(const Instant& now) const;
   void StopClient(const Instant& now, Client& client, Reason reason, std::string text,
                   Effects& effects);
-  void SendTerm(const Instant& now, Client& client, Effects& effects);
+  void Terminate(const Instant& now, Client& client, Effects& effects);
   void CheckEscalation(const Instant& now, Effects& effects);
+  void Escalate(const Instant& now, Client& client, Effects& effects);
   void Kill(const Instant& now, Client& client, const std::string& why, Effects& effects);
+  void Stuck(const Instant& now, Client& client, const std::string& why, Effects& effects);
+  void Suspend(const Instant& now, Client& client, Reason reason, std::string text,
+               Effects& effects);
+  void WouldDo(const Instant& now, Client& client, Reason reason, const std::string& text,
+               Effects& effects);
+  std::optional<absl::Duration> TimeLimitAt(const Client& client) const;
 
-  // Ends.
+  // Ends (scheduler.cc).
   void EndClient(const Instant& now, JobId id, const Outcome& outcome, Effects& effects);
+  JobRecord EndRecord(const Client& client, const Outcome& outcome) const;
+  Client RemoveClient(const Instant& now, JobId id, Effects& effects);
   void EndPending(const Instant& now, JobId id, JobState state, Reason reason, std::string text,
                   Effects& effects);
-  void Finish(const Instant& now, JobRecord record, Effects& effects) const;
+  void Finish(const Instant& now, JobRecord record, Effects& effects);
+  void CancelChildren(const Instant& now, Effects& effects);
 
   Config config_;
   JobId next_id_;
-  std::map<JobId, Pending> pending_;
-  std::set<QueueKey> queue_;
-  std::set<std::pair<absl::Duration, JobId>> give_ups_;
+  RequestQueue queue_;
   std::map<JobId, Client> clients_;
   ChargeLedger ledger_;
+  Profiles profiles_;
+  std::vector<std::pair<JobId, JobState>>
+      failed_parents_;  // whose children are still to be cancelled
+
+  std::map<LeaseId, Lease> leases_;
+  std::map<LeaseId, WaitingLease> waiting_leases_;
+  std::set<LeaseRank> lease_queue_;
+  LeaseId next_lease_{1};
 
   HostSample host_;                 // the newest plausible one
   std::optional<Instant> sampled_;  // when it was taken
+  std::optional<Instant> newest_;   // of all steps
   Bytes swap_change_;               // from the sample before to it
   absl::Duration since_sample_before_ = absl::InfiniteDuration();
   absl::Duration interval_ = kIntervalAtStart;
+  std::int64_t implausible_ = 0;
+  std::string implausible_text_;                    // the last told
   std::optional<absl::Duration> host_victim_gone_;  // Instant::awake when the last one had ended
+
+  std::optional<absl::Duration> woke_at_;  // Instant::awake
+  std::optional<Room::Settling> settling_;
+  Recovery recovery_;
+  SwapWindow swap_window_;
+  bool draining_ = false;
+
+  mutable std::optional<Room> room_;  // until something that it holds changes
 
   static constexpr absl::Duration kIntervalAtStart = absl::Milliseconds(500);
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "daemon/core/scheduler.h"
+#include "daemon/engine/busy_programs.h"
 #include "daemon/engine/mailbox.h"
 #include "daemon/engine/process_tree.h"
 #include "daemon/engine/watchers.h"
@@ -28,6 +29,7 @@ constexpr absl::Duration kReportWithin = absl::Seconds(2);
 constexpr int kKillRounds = 5;
 // How often a job is started again whose shim ended before it ran anything.
 constexpr int kMaxStarts = 3;
+constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 
 absl::Status ShuttingDown() {
   return WithReason(absl::UnavailableError("the daemon is shutting down; try again"),
@@ -44,6 +46,20 @@ absl::Status Ended(const core::JobRecord& record) {
       absl::FailedPreconditionError(absl::StrCat("job ", core::Value(record.id),
                                                  " has ended already: ", core::Name(record.state))),
       kJobEnded);
+}
+
+int NumberOf(core::Signal::Kind kind) {
+  switch (kind) {
+    case core::Signal::Kind::kTerminate:
+      return SIGTERM;
+    case core::Signal::Kind::kKill:
+      return SIGKILL;
+    case core::Signal::Kind::kSuspend:
+      return SIGSTOP;
+    case core::Signal::Kind::kContinue:
+      return SIGCONT;
+  }
+  return SIGTERM;
 }
 
 // "submitted" and "refused" come by the thousand and say nothing that the rows do not.
@@ -107,6 +123,7 @@ class Engine::Impl {
   absl::Duration UntilNextWork() const;
   void Round(std::vector<Mailbox::Letter> letters);
   void Feed(const core::Event& event);
+  std::vector<core::EndedParent> EndedParents(const std::vector<JobId>& after);
   void Take(core::Effect effect);
   void CommitAndCarryOut();
   absl::Status Commit(const std::vector<core::Effect>& effects);
@@ -120,6 +137,7 @@ class Engine::Impl {
   // Sampling.
   void SampleIfDue(const Instant& now);
   void TakeSample(const Instant& now);
+  void LookForBusyPrograms(const Instant& now, core::Sample& sample);
   core::ClientUsage UsageOf(JobId id);
   bool UpdateTree();
   void PublishFrame();
@@ -132,7 +150,7 @@ class Engine::Impl {
   void AdoptGuard(const core::JobRecord& record);
   void Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind);
   void SignalTree(const core::Signal& signal);
-  int SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
+  std::size_t SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
   bool StillThere(const core::ProcessIdentity& identity) const;
   void JobEnded(JobId id);
   void GuardEnded(JobId id, const core::Outcome& outcome);
@@ -170,7 +188,8 @@ class Engine::Impl {
   std::vector<core::Effect> held_back_;
   std::string store_error_;
 
-  absl::Duration next_sample_;  // Instant::awake
+  absl::Duration next_sample_;     // Instant::awake
+  absl::Duration next_busy_look_;  // likewise
   std::string sample_error_;
   bool sampled_ = false;  // in this round
   Instant sample_time_;
@@ -189,7 +208,12 @@ absl::Status Engine::Impl::Restore() {
   core_.emplace(options_.config, *next_id);
   next_sample_ = Now().awake;
   last_busy_ = Now().awake;
-  for (const core::JobRecord& row : *rows) Feed(core::Restored{row});
+  const absl::StatusOr<std::vector<store::ProfileRow>> profiles = parts_.store->Profiles();
+  if (!profiles.ok()) return profiles.status();
+  for (const store::ProfileRow& row : *profiles) Feed(core::ProfileRestored{row.profile, row.run});
+  for (const core::JobRecord& row : *rows) {
+    Feed(core::Restored{row, EndedParents(row.after)});
+  }
   for (const core::JobRecord& row : *rows) Adopt(row);
   SampleIfDue(Now());
   CommitAndCarryOut();
@@ -231,12 +255,29 @@ void Engine::Impl::Feed(const core::Event& event) {
   for (core::Effect& effect : core_->Step(Now(), event)) Take(std::move(effect));
 }
 
+// How those ended that the core no longer knows; it knows the others itself.
+std::vector<core::EndedParent> Engine::Impl::EndedParents(const std::vector<JobId>& after) {
+  std::vector<core::EndedParent> ended;
+  for (const JobId id : after) {
+    if (core_->Find(id) != nullptr) continue;
+    const auto unsaved = unsaved_.find(id);
+    const absl::StatusOr<core::JobRecord> row =
+        unsaved == unsaved_.end() ? parts_.store->Get(id) : unsaved->second;
+    ended.push_back({id, row.ok() ? std::optional(row->state) : std::nullopt});
+  }
+  return ended;
+}
+
 // Sorts an effect into the batch; what it asks to do waits for the commit.
 void Engine::Impl::Take(core::Effect effect) {
   if (const auto* save = std::get_if<core::Save>(&effect)) {
     const JobId id = save->record.id;
     changed_.insert(id);
     if (!save->added) unsaved_[id] = save->record;
+  }
+  if (const auto* learned = std::get_if<core::Learned>(&effect)) {
+    batch_.learned.push_back({learned->profile, learned->run});
+    return;
   }
   if (const auto* note = std::get_if<core::Note>(&effect)) {
     Note(*note);
@@ -275,11 +316,14 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
   if (batch_.empty()) return absl::OkStatus();
 
   const absl::Status status = parts_.store->Commit(batch_);
-  batch_ = {};
+  const store::Batch failed = std::exchange(batch_, {});
   if (status.ok()) {
     store_error_.clear();
     unsaved_.clear();
-  } else if (store_error_ != status.message()) {
+    return status;
+  }
+  batch_.learned = failed.learned;
+  if (store_error_ != status.message()) {
     store_error_ = std::string(status.message());
     Note({"store_failed", std::nullopt, store_error_});
   }
@@ -389,10 +433,22 @@ void Engine::Impl::TakeSample(const Instant& now) {
       if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
     }
   }
+  LookForBusyPrograms(now, sample);
   sample_error_.clear();
   sample_time_ = now;
   sampled_ = true;
   Feed(core::SampleTaken{std::move(sample)});
+}
+
+// Reads every command line, so not with each fast sample.
+void Engine::Impl::LookForBusyPrograms(const Instant& now, core::Sample& sample) {
+  const std::vector<std::string> patterns = core_->BusyPatterns();
+  if (patterns.empty() || now.awake < next_busy_look_) return;
+  const absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
+  if (!table.ok()) return;
+  next_busy_look_ = now.awake + kBusyInterval;
+  sample.busy = LookForBusy(patterns, *table, *parts_.host,
+                            [this](const core::ProcessIdentity& p) { return tree_.Contains(p); });
 }
 
 bool Engine::Impl::UpdateTree() {
@@ -449,7 +505,7 @@ void Engine::Impl::Note(const core::Note& note) {
 
 bool Engine::Impl::StillThere(const core::ProcessIdentity& identity) const {
   const absl::StatusOr<host::Process> process = parts_.host->Find(identity.pid);
-  return process.ok() && process->identity == identity;
+  return process.ok() && core::IsStill(identity, process->identity);
 }
 
 void Engine::Impl::StartJob(JobId id) {
@@ -478,6 +534,8 @@ void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTr
 }
 
 void Engine::Impl::Adopt(const core::JobRecord& record) {
+  // Its registration lived as long as its stream, and that ended with the daemon before.
+  if (record.kind == core::JobKind::kSession) return Feed(core::ClientGone{record.id});
   const bool guard = record.kind == core::JobKind::kGuard;
   // The stream of a guard ended with the daemon before; who waited must ask again.
   if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
@@ -519,25 +577,28 @@ void Engine::Impl::AdoptJob(const core::JobRecord& record) {
 }
 
 void Engine::Impl::SignalTree(const core::Signal& signal) {
-  const bool kill = signal.kind == core::Signal::Kind::kKill;
-  for (int round = 0; round < (kill ? kKillRounds : 1); ++round) {
+  using Kind = core::Signal::Kind;
+  // What runs on may fork while its tree is walked.
+  const bool again = signal.kind == Kind::kKill || signal.kind == Kind::kSuspend;
+  for (int round = 0; round < (again ? kKillRounds : 1); ++round) {
     if (!UpdateTree()) return;
     const std::vector<core::ProcessIdentity> members = tree_.MembersOf(signal.id);
     if (members.empty()) return;
-    const int refused = SignalMembers(members, kill ? SIGKILL : SIGTERM);
+    const std::size_t refused = SignalMembers(members, NumberOf(signal.kind));
     // A stopped process takes SIGTERM only once it goes on.
-    if (!kill) SignalMembers(members, SIGCONT);
-    if (refused > 0) {
-      Note({"signal_refused", signal.id,
-            absl::StrCat(refused, " of ", members.size(), " processes may not be signalled")});
-      return;
-    }
+    if (signal.kind == Kind::kTerminate) SignalMembers(members, SIGCONT);
+    if (refused == 0) continue;
+    const std::string text =
+        absl::StrCat(refused, " of ", members.size(), " processes may not be signalled");
+    if (refused == members.size()) return Feed(core::SignalRefused{signal.id, text});
+    return Note({"signal_refused", signal.id, text});
   }
 }
 
 // Returns how many refused it.
-int Engine::Impl::SignalMembers(const std::vector<core::ProcessIdentity>& members, int number) {
-  int refused = 0;
+std::size_t Engine::Impl::SignalMembers(const std::vector<core::ProcessIdentity>& members,
+                                        int number) {
+  std::size_t refused = 0;
   for (const core::ProcessIdentity& member : members) {
     const absl::Status sent = jobs::SendSignal(
         member, number,
@@ -623,6 +684,12 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.command = core::DisplayCommand(request.spec.argv);
   event.working_directory = request.spec.working_directory;
   event.policy = request.policy;
+  event.group = request.terms.group;
+  event.profile = request.terms.profile;
+  event.after = request.terms.after;
+  event.ended_parents = EndedParents(event.after);
+  event.begin_time = request.terms.begin_time;
+  event.held = request.terms.held;
   submissions_[event.token] = {std::move(request.spec), std::move(done)};
   Feed(event);
 }
@@ -640,6 +707,11 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
   event.name = std::move(request.name);
   event.command = std::move(request.command);
   event.policy = request.policy;
+  event.group = request.terms.group;
+  event.profile = request.terms.profile;
+  event.after = request.terms.after;
+  event.ended_parents = EndedParents(event.after);
+  event.begin_time = request.terms.begin_time;
   event.root = process->identity;
   event.boot_id = parts_.host->BootId();
   OnJob watched = [this, root = process->identity,

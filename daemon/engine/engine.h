@@ -42,10 +42,20 @@ struct JobPage {
   std::optional<core::JobId> next;  // pass as ListQuery::before for the next page
 };
 
-// What a submit brings. `record` fields that only the daemon knows are ignored.
+// What a request waits for besides room, and what it belongs to.
+struct Terms {
+  std::string group;
+  std::string profile;
+  std::vector<core::JobId> after;
+  std::optional<absl::Time> begin_time;
+  bool held = false;  // of a job
+};
+
+// What a submit brings.
 struct SubmitRequest {
   std::string name;
   core::Policy policy;
+  Terms terms;
   core::JobSpec spec;
 };
 
@@ -53,6 +63,7 @@ struct GuardRequest {
   std::string name;
   std::string command;
   core::Policy policy;
+  Terms terms;
   std::int32_t pid = 0;  // the command, held back by the caller
 };
 

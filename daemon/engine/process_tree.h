@@ -33,6 +33,7 @@ class ProcessTree {
 
   // At the last Update(), without zombies, ascending by pid but the root first.
   std::vector<core::ProcessIdentity> MembersOf(core::JobId id) const;
+  bool Contains(const core::ProcessIdentity& process) const { return members_.count(process) > 0; }
   std::optional<core::JobId> ClientOfRoot(const core::ProcessIdentity& root) const;
 
  private:

@@ -38,8 +38,8 @@ class Host {
   virtual absl::StatusOr<core::HostSample> Sample() = 0;
 
   // All processes, ascending by pid. One that vanishes in mid-read is left out. Identities, new
-  // processes and the parents of orphans are those of now; group, session, uid and state are too for
-  // a process that Usage() was asked for since the call before, and else may be 64 calls old.
+  // processes and the parents of orphans are those of now; group, session, uid and state are too
+  // for a process that Usage() was asked for since the call before, and else may be 64 calls old.
   virtual absl::StatusOr<std::vector<Process>> Processes() = 0;
 
   // What one process holds. NotFound when it is gone or its pid belongs to another by now.
@@ -58,8 +58,8 @@ class Host {
 };
 
 struct LinuxOptions {
-  std::string proc = "/proc";            // a recorded tree in tests
-  std::string cgroup = "/sys/fs/cgroup"; // likewise
+  std::string proc = "/proc";             // a recorded tree in tests
+  std::string cgroup = "/sys/fs/cgroup";  // likewise
 };
 std::unique_ptr<Host> NewLinuxHost(LinuxOptions options);
 

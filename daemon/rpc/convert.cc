@@ -7,13 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "daemon/engine/busy_programs.h"
 #include "daemon/rpc/utf8.h"
 
 namespace stageload::rpc {
 namespace {
 
-constexpr Bytes kMaxSpec = MiB(2);  // argv and environment together
-constexpr std::size_t kMaxName = 256;
+constexpr Bytes kMaxSpec = MiB(2);     // argv and environment together
+constexpr std::size_t kMaxName = 256;  // also of a group, a profile, a busy pattern
+constexpr int kMaxBusyPatterns = 32;
 constexpr int kMaxPage = 1000;
 constexpr int kDefaultPage = 100;
 
@@ -30,16 +32,18 @@ std::string BaseName(const std::string& path) {
   return base.empty() ? path : base;
 }
 
-absl::Status CheckName(const std::string& name) {
-  if (name.size() > kMaxName) {
-    return Invalid("name", absl::StrCat(name.size(), " bytes, the limit is ", kMaxName));
+absl::Status CheckWord(const char* field, const std::string& word) {
+  if (word.size() > kMaxName) {
+    return Invalid(field, absl::StrCat(word.size(), " bytes, the limit is ", kMaxName));
   }
-  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+  const bool control = std::any_of(word.begin(), word.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
   });
-  if (control) return Invalid("name", "holds a control character");
+  if (control) return Invalid(field, "holds a control character");
   return absl::OkStatus();
 }
+
+absl::Status CheckName(const std::string& name) { return CheckWord("name", name); }
 
 template <typename Strings>
 absl::Status CheckNoNul(const char* field, const Strings& strings) {
@@ -138,6 +142,28 @@ v1::BlockerKind ToProto(core::BlockerKind kind) {
       return v1::BLOCKER_KIND_MEMORY;
     case core::BlockerKind::kStale:
       return v1::BLOCKER_KIND_STALE;
+    case core::BlockerKind::kWaking:
+      return v1::BLOCKER_KIND_WAKING;
+    case core::BlockerKind::kSwapping:
+      return v1::BLOCKER_KIND_SWAPPING;
+    case core::BlockerKind::kSettling:
+      return v1::BLOCKER_KIND_SETTLING;
+    case core::BlockerKind::kRecovering:
+      return v1::BLOCKER_KIND_RECOVERING;
+    case core::BlockerKind::kBusy:
+      return v1::BLOCKER_KIND_BUSY;
+    case core::BlockerKind::kGroup:
+      return v1::BLOCKER_KIND_GROUP;
+    case core::BlockerKind::kDependency:
+      return v1::BLOCKER_KIND_DEPENDENCY;
+    case core::BlockerKind::kDependencyNever:
+      return v1::BLOCKER_KIND_DEPENDENCY_NEVER;
+    case core::BlockerKind::kHeld:
+      return v1::BLOCKER_KIND_HELD;
+    case core::BlockerKind::kNotBefore:
+      return v1::BLOCKER_KIND_NOT_BEFORE;
+    case core::BlockerKind::kDraining:
+      return v1::BLOCKER_KIND_DRAINING;
     case core::BlockerKind::kOrder:
       return v1::BLOCKER_KIND_ORDER;
   }
@@ -151,12 +177,28 @@ static_assert(static_cast<int>(core::JobState::kPending) == v1::JOB_STATE_PENDIN
 static_assert(static_cast<int>(core::JobState::kUnknown) == v1::JOB_STATE_UNKNOWN);
 static_assert(static_cast<int>(core::Reason::kSwapBudget) == v1::REASON_SWAP_BUDGET);
 static_assert(static_cast<int>(core::Reason::kLost) == v1::REASON_LOST);
+static_assert(static_cast<int>(core::Reason::kSuspendAsked) == v1::REASON_SUSPENDED);
+
+// The words of the API are one above those of the core, for the unspecified.
+v1::JobKind ToProto(core::JobKind kind) {
+  return static_cast<v1::JobKind>(static_cast<int>(kind) + 1);
+}
+static_assert(static_cast<int>(core::JobKind::kSession) + 1 == v1::JOB_KIND_SESSION);
+v1::ChargeMode ToProto(core::ChargeMode mode) {
+  return static_cast<v1::ChargeMode>(static_cast<int>(mode) + 1);
+}
+static_assert(static_cast<int>(core::ChargeMode::kOwn) + 1 == v1::CHARGE_MODE_OWN);
+v1::OverBudget ToProto(core::OverBudget action) {
+  return static_cast<v1::OverBudget>(static_cast<int>(action) + 1);
+}
+static_assert(static_cast<int>(core::OverBudget::kWarn) + 1 == v1::OVER_BUDGET_WARN);
 
 void FillBlocker(const core::Blocker& blocker, v1::Blocker& out) {
   out.set_kind(ToProto(blocker.kind));
   out.set_read(blocker.read);
   out.set_needed(blocker.needed);
-  out.set_text(blocker.text);
+  out.set_text(ToUtf8(blocker.text));
+  if (blocker.ends_in) out.set_ends_in_ns(absl::ToInt64Nanoseconds(*blocker.ends_in));
 }
 
 void FillPolicy(const core::Policy& policy, v1::Policy& out) {
@@ -170,6 +212,20 @@ void FillPolicy(const core::Policy& policy, v1::Policy& out) {
     out.set_start_timeout_ns(absl::ToInt64Nanoseconds(*policy.start_timeout));
   }
   out.set_grace_ns(absl::ToInt64Nanoseconds(policy.grace));
+  out.set_memory_auto(policy.memory_auto);
+  if (policy.time_limit) out.set_time_limit_ns(absl::ToInt64Nanoseconds(*policy.time_limit));
+  out.set_charge_mode(ToProto(policy.charge_mode));
+  out.set_on_over_budget(ToProto(policy.on_over_budget));
+  for (const std::string& pattern : policy.busy) out.add_busy_patterns(ToUtf8(pattern));
+  if (!policy.busy.empty()) out.set_quiet_for_ns(absl::ToInt64Nanoseconds(policy.quiet_for));
+}
+
+void FillTerms(const core::JobRecord& record, v1::Job& out) {
+  out.set_group(ToUtf8(record.group));
+  out.set_profile(ToUtf8(record.profile));
+  for (const core::JobId id : record.after) out.add_after(core::Value(id));
+  if (record.begin_time) out.set_begin_time_ns(Nanoseconds(*record.begin_time));
+  out.set_held(record.held && record.state == core::JobState::kPending);
 }
 
 void FillHost(const core::HostSample& host, v1::HostSample& out) {
@@ -206,6 +262,46 @@ void FillOutcome(const core::JobRecord& record, v1::Job& out) {
   if (record.outcome.signal) out.set_signal(*record.outcome.signal);
 }
 
+// The closed choices of a policy; the API's words are one above the core's.
+absl::Status ReadChoices(const v1::Policy& in, core::Policy& policy) {
+  if (in.charge_mode() < v1::CHARGE_MODE_UNSPECIFIED || in.charge_mode() > v1::CHARGE_MODE_OWN) {
+    return Invalid("policy.charge_mode",
+                   absl::StrCat(static_cast<int>(in.charge_mode()), " is no charge mode"));
+  }
+  if (in.charge_mode() != v1::CHARGE_MODE_UNSPECIFIED) {
+    policy.charge_mode = static_cast<core::ChargeMode>(in.charge_mode() - 1);
+  }
+  if (in.on_over_budget() < v1::OVER_BUDGET_UNSPECIFIED ||
+      in.on_over_budget() > v1::OVER_BUDGET_WARN) {
+    return Invalid("policy.on_over_budget",
+                   absl::StrCat(static_cast<int>(in.on_over_budget()), " is no action"));
+  }
+  if (in.on_over_budget() != v1::OVER_BUDGET_UNSPECIFIED) {
+    policy.on_over_budget = static_cast<core::OverBudget>(in.on_over_budget() - 1);
+  }
+  if (in.memory_auto() && in.has_memory_bytes()) {
+    return Invalid("policy.memory_auto", "say either this or memory_bytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBusy(const v1::Policy& in, core::Policy& policy) {
+  if (in.busy_patterns_size() > kMaxBusyPatterns) {
+    return Invalid(
+        "policy.busy_patterns",
+        absl::StrCat(in.busy_patterns_size(), " patterns, the limit is ", kMaxBusyPatterns));
+  }
+  for (const std::string& pattern : in.busy_patterns()) {
+    if (absl::Status word = CheckWord("policy.busy_patterns", pattern); !word.ok()) return word;
+    // The empty pattern matches every program.
+    const absl::Status status =
+        pattern.empty() ? absl::InvalidArgumentError("empty") : engine::CheckBusyPattern(pattern);
+    if (!status.ok()) return Invalid("policy.busy_patterns", std::string(status.message()));
+    policy.busy.push_back(pattern);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
@@ -222,9 +318,33 @@ absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
   if (in.has_priority()) policy.priority = in.priority();
   if (in.has_start_timeout_ns()) policy.start_timeout = absl::Nanoseconds(in.start_timeout_ns());
   if (in.has_grace_ns()) policy.grace = absl::Nanoseconds(in.grace_ns());
-  const absl::Status status = core::Validate(policy);
-  if (!status.ok()) return status;
+  if (in.has_time_limit_ns()) policy.time_limit = absl::Nanoseconds(in.time_limit_ns());
+  if (in.has_quiet_for_ns()) policy.quiet_for = absl::Nanoseconds(in.quiet_for_ns());
+  policy.memory_auto = in.memory_auto();
+  for (const absl::Status& status :
+       {ReadChoices(in, policy), ReadBusy(in, policy), core::Validate(policy)}) {
+    if (!status.ok()) return status;
+  }
   return policy;
+}
+
+absl::StatusOr<engine::Terms> ToTerms(const v1::Terms& in, const std::string& name) {
+  if (absl::Status group = CheckWord("terms.group", in.group()); !group.ok()) return group;
+  if (absl::Status profile = CheckWord("terms.profile", in.profile()); !profile.ok()) {
+    return profile;
+  }
+  engine::Terms terms;
+  terms.group = in.group();
+  terms.profile = in.profile().empty() ? name : in.profile();
+  for (const std::int64_t id : in.after()) {
+    if (id < 1) {
+      return Invalid("terms.after", absl::StrCat(id, " is not a job id; they start at 1"));
+    }
+    terms.after.push_back(core::JobId{id});
+  }
+  if (in.has_begin_time_ns()) terms.begin_time = absl::FromUnixNanos(in.begin_time_ns());
+  terms.held = in.held();
+  return terms;
 }
 
 absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request) {
@@ -236,6 +356,9 @@ absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& reque
   engine::SubmitRequest out;
   out.name = request.name().empty() ? BaseName(spec->argv[0]) : request.name();
   out.policy = *policy;
+  absl::StatusOr<engine::Terms> terms = ToTerms(request.terms(), request.name());
+  if (!terms.ok()) return terms.status();
+  out.terms = *std::move(terms);
   out.spec = *std::move(spec);
   return out;
 }
@@ -254,6 +377,12 @@ absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request) {
   out.name = request.name().empty() ? BaseName(argv[0]) : request.name();
   out.command = core::DisplayCommand(argv);
   out.policy = *policy;
+  absl::StatusOr<engine::Terms> terms = ToTerms(request.terms(), request.name());
+  if (!terms.ok()) return terms.status();
+  if (terms->held) {
+    return Invalid("terms.held", "a guarded command cannot be held; cancel it instead");
+  }
+  out.terms = *std::move(terms);
   out.pid = request.pid();
   return out;
 }
@@ -318,7 +447,7 @@ v1::Job ToProto(const engine::JobView& job) {
   const core::JobRecord& record = job.record;
   v1::Job out;
   out.set_id(core::Value(record.id));
-  out.set_kind(record.kind == core::JobKind::kJob ? v1::JOB_KIND_JOB : v1::JOB_KIND_GUARD);
+  out.set_kind(ToProto(record.kind));
   out.set_name(ToUtf8(record.name));
   out.set_command(ToUtf8(record.command));
   FillPolicy(record.policy, *out.mutable_policy());
@@ -327,10 +456,12 @@ v1::Job ToProto(const engine::JobView& job) {
   out.set_reason_text(ToUtf8(record.reason_text));
   FillOutcome(record, out);
   FillTimes(record, out);
+  FillTerms(record, out);
   if (core::IsActive(record.state) && record.root) out.set_pid(record.root->pid);
   out.set_charge_bytes(record.charge.count());
   if (job.usage.footprint) out.set_footprint_bytes(job.usage.footprint->count());
   if (record.peak_footprint) out.set_peak_footprint_bytes(record.peak_footprint->count());
+  if (record.true_peak) out.set_true_peak_bytes(record.true_peak->count());
   for (const core::Blocker& blocker : job.blockers) FillBlocker(blocker, *out.add_blockers());
   out.set_queue_position(job.queue_position);
   out.set_working_directory(ToUtf8(record.working_directory));

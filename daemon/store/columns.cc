@@ -43,6 +43,30 @@ void VisitColumns(Record& job, Field& field) {
   field(job.boot_id);
   field(job.charge);
   field(job.peak_footprint);
+  field(job.policy.memory_auto);
+  field(job.policy.time_limit);
+  field(job.policy.charge_mode);
+  field(job.policy.on_over_budget);
+  field(job.policy.busy);
+  field(job.policy.quiet_for);
+  field(job.group);
+  field(job.profile);
+  field(job.may_signal);
+  field(job.after);
+  field(job.begin_time);
+  field(job.held);
+  field(job.started_awake);
+  field(job.suspended_awake);
+  field(job.suspended_for);
+  field(job.stop_awake);
+  field(job.swap_at_charge);
+  field(job.charge_awake);
+  field(job.forgiven);
+  field(job.bypassed);
+  field(job.true_peak);
+  field(job.available_at_start);
+  field(job.swap_at_start);
+  field(job.alone);
 }
 
 // The ends of the range stand for the infinities, which absl saturates to.
@@ -60,6 +84,18 @@ class Binder {
 
   void operator()(const std::string& text) { BindText(statement_, ++index_, text); }
   void operator()(int number) { Integer(number); }
+  void operator()(bool flag) { Integer(flag ? 1 : 0); }
+  // Copied by SQLite; an entry with a NUL was refused before it came here.
+  void operator()(const std::vector<std::string>& entries) {
+    std::string joined;
+    for (const std::string& entry : entries) joined.append(entry).push_back('\0');
+    statement_.bind(++index_, joined.data(), static_cast<int>(joined.size()));
+  }
+  void operator()(const std::vector<core::JobId>& ids) {
+    std::vector<std::string> entries;
+    for (const core::JobId id : ids) entries.push_back(std::to_string(core::Value(id)));
+    (*this)(entries);
+  }
   void operator()(Bytes bytes) { Integer(bytes.count()); }
   void operator()(Percent percent) { statement_.bind(++index_, percent.value); }
   void operator()(absl::Duration duration) { Integer(ToNanoseconds(duration)); }
@@ -98,6 +134,18 @@ class ColumnReader {
 
   void operator()(std::string& text) { text = statement_.getColumn(index_++).getString(); }
   void operator()(int& number) { number = static_cast<int>(Integer()); }
+  void operator()(bool& flag) { flag = Integer() != 0; }
+  void operator()(std::vector<std::string>& entries) {
+    entries = SplitEntries(statement_.getColumn(index_++).getString());
+  }
+  void operator()(std::vector<core::JobId>& ids) {
+    std::vector<std::string> entries;
+    (*this)(entries);
+    for (const std::string& entry : entries) {
+      std::int64_t id = 0;
+      if (absl::SimpleAtoi(entry, &id)) ids.push_back(core::JobId{id});
+    }
+  }
   void operator()(Bytes& bytes) { bytes = Bytes(Integer()); }
   void operator()(Percent& percent) { percent.value = statement_.getColumn(index_++).getDouble(); }
   void operator()(absl::Duration& duration) { duration = DurationFrom(Integer()); }

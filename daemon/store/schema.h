@@ -80,17 +80,58 @@ CREATE TABLE events (
   text TEXT NOT NULL
 );
 )sql",
+    // Everything that a job waits for and is stopped by, moments of its boot, and learned peaks.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN memory_auto INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN time_limit INTEGER;
+ALTER TABLE jobs ADD COLUMN charge_mode INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN on_over_budget INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN busy BLOB NOT NULL DEFAULT x'';
+ALTER TABLE jobs ADD COLUMN quiet_for INTEGER NOT NULL DEFAULT 60000000000;
+ALTER TABLE jobs ADD COLUMN group_name TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN profile TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN may_signal INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE jobs ADD COLUMN after BLOB NOT NULL DEFAULT x'';
+ALTER TABLE jobs ADD COLUMN begin_time INTEGER;
+ALTER TABLE jobs ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN started_awake INTEGER;
+ALTER TABLE jobs ADD COLUMN suspended_awake INTEGER;
+ALTER TABLE jobs ADD COLUMN suspended_for INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN stop_awake INTEGER;
+ALTER TABLE jobs ADD COLUMN swap_at_charge INTEGER;
+ALTER TABLE jobs ADD COLUMN charge_awake INTEGER;
+ALTER TABLE jobs ADD COLUMN forgiven INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN bypassed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN true_peak INTEGER;
+ALTER TABLE jobs ADD COLUMN available_at_start INTEGER;
+ALTER TABLE jobs ADD COLUMN swap_at_start INTEGER;
+ALTER TABLE jobs ADD COLUMN alone INTEGER NOT NULL DEFAULT 1;
+
+CREATE TABLE profile_runs (
+  id INTEGER PRIMARY KEY,
+  profile TEXT NOT NULL,
+  job INTEGER NOT NULL,
+  footprint INTEGER,
+  true_peak INTEGER
+);
+CREATE INDEX profile_runs_by_profile ON profile_runs (profile, id);
+)sql",
 };
 
 // The columns of `jobs` in the order in which a record is bound and read (store.cc, VisitColumns).
-#define STAGELOAD_JOB_COLUMNS                                                                   \
-  "id, kind, name, command, working_directory, wait_free, swap_budget, swap_limit, kill_free, " \
-  "memory, priority, "                                                                          \
-  "start_timeout, grace, state, reason, reason_text, exit_code, signal, start_errno, "          \
-  "submit_time, start_time, end_time, root_pid, root_start, boot_id, charge, peak_footprint"
+#define STAGELOAD_JOB_COLUMNS                                                                    \
+  "id, kind, name, command, working_directory, wait_free, swap_budget, swap_limit, kill_free, "  \
+  "memory, priority, "                                                                           \
+  "start_timeout, grace, state, reason, reason_text, exit_code, signal, start_errno, "           \
+  "submit_time, start_time, end_time, root_pid, root_start, boot_id, charge, peak_footprint, "   \
+  "memory_auto, time_limit, charge_mode, on_over_budget, busy, quiet_for, group_name, profile, " \
+  "may_signal, after, begin_time, held, started_awake, suspended_awake, suspended_for, "         \
+  "stop_awake, swap_at_charge, charge_awake, forgiven, bypassed, true_peak, "                    \
+  "available_at_start, swap_at_start, alone"
 #define STAGELOAD_JOB_PLACES                                                                    \
   "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, " \
-  "?21, ?22, ?23, ?24, ?25, ?26, ?27"
+  "?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, "  \
+  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51"
 
 inline constexpr char kInsertJob[] =
     "INSERT INTO jobs (" STAGELOAD_JOB_COLUMNS ") VALUES (" STAGELOAD_JOB_PLACES ")";
@@ -121,6 +162,15 @@ inline constexpr char kDropSpec[] = "DELETE FROM specs WHERE job = ?";
 
 inline constexpr char kInsertEvent[] =
     "INSERT INTO events (time, job, kind, text) VALUES (?, ?, ?, ?)";
+
+inline constexpr char kInsertProfileRun[] =
+    "INSERT INTO profile_runs (profile, job, footprint, true_peak) VALUES (?, ?, ?, ?)";
+// 20 is core::Profiles::kRuns.
+inline constexpr char kTrimProfile[] =
+    "DELETE FROM profile_runs WHERE profile = ?1 AND id <= (SELECT id FROM profile_runs "
+    "WHERE profile = ?1 ORDER BY id DESC LIMIT 1 OFFSET 20)";
+inline constexpr char kSelectProfileRuns[] =
+    "SELECT profile, job, footprint, true_peak FROM profile_runs ORDER BY id";
 
 }  // namespace stageload::store
 

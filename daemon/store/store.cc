@@ -87,6 +87,7 @@ class Store::Database {
   absl::Status Commit(const Batch& batch);
   std::vector<core::JobRecord> Unended();
   std::vector<core::JobRecord> List(const ListQuery& query);
+  std::vector<ProfileRow> Profiles();
   std::int64_t HighestId();
   std::optional<core::JobRecord> Get(core::JobId id);
   std::optional<core::JobSpec> Spec(core::JobId id);
@@ -95,6 +96,7 @@ class Store::Database {
   absl::Status Add(const NewJob& job);
   absl::Status Change(const core::JobRecord& record);
   void Add(const EventRow& event);
+  void Add(const ProfileRow& row);
   absl::Status AddSpec(core::JobId id, const core::JobSpec& spec);
   std::int64_t EnvironmentId(const std::string& content);
   std::vector<std::int64_t> NewestIds(const ListQuery& query, std::int64_t before);
@@ -116,6 +118,9 @@ class Store::Database {
   SQLite::Statement select_spec_ = Prepare(kSelectSpec);
   SQLite::Statement drop_spec_ = Prepare(kDropSpec);
   SQLite::Statement insert_event_ = Prepare(kInsertEvent);
+  SQLite::Statement insert_profile_run_ = Prepare(kInsertProfileRun);
+  SQLite::Statement trim_profile_ = Prepare(kTrimProfile);
+  SQLite::Statement select_profile_runs_ = Prepare(kSelectProfileRuns);
 };
 
 absl::Status Store::Database::Commit(const Batch& batch) {
@@ -127,6 +132,7 @@ absl::Status Store::Database::Commit(const Batch& batch) {
     if (absl::Status status = Change(record); !status.ok()) return status;
   }
   for (const EventRow& event : batch.events) Add(event);
+  for (const ProfileRow& row : batch.learned) Add(row);
   transaction.commit();
   return absl::OkStatus();
 }
@@ -199,6 +205,34 @@ void Store::Database::Add(const EventRow& event) {
   BindText(*insert, 3, event.kind);
   BindText(*insert, 4, event.text);
   insert->exec();
+}
+
+void Store::Database::Add(const ProfileRow& row) {
+  {
+    Use insert(insert_profile_run_);
+    BindText(*insert, 1, row.profile);
+    insert->bind(2, core::Value(row.run.id));
+    if (row.run.footprint) insert->bind(3, row.run.footprint->count());
+    if (row.run.true_peak) insert->bind(4, row.run.true_peak->count());
+    insert->exec();
+  }
+  Use trim(trim_profile_);
+  BindText(*trim, 1, row.profile);
+  trim->exec();
+}
+
+std::vector<ProfileRow> Store::Database::Profiles() {
+  std::vector<ProfileRow> rows;
+  Use select(select_profile_runs_);
+  while (select->executeStep()) {
+    ProfileRow row;
+    row.profile = select->getColumn(0).getString();
+    row.run.id = core::JobId{select->getColumn(1).getInt64()};
+    if (!select->isColumnNull(2)) row.run.footprint = Bytes(select->getColumn(2).getInt64());
+    if (!select->isColumnNull(3)) row.run.true_peak = Bytes(select->getColumn(3).getInt64());
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 std::vector<core::JobRecord> Store::Database::Unended() {
@@ -351,6 +385,12 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
 absl::Status Store::Commit(const Batch& batch) {
   if (batch.empty()) return absl::OkStatus();
   return Guarded(database_->path(), "write to", [&] { return database_->Commit(batch); });
+}
+
+absl::StatusOr<std::vector<ProfileRow>> Store::Profiles() {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<ProfileRow>> {
+    return database_->Profiles();
+  });
 }
 
 absl::StatusOr<std::vector<core::JobRecord>> Store::Unended() {

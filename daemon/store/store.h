@@ -14,11 +14,12 @@
 #include "absl/time/time.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
+#include "daemon/core/profile.h"
 
 namespace stageload::store {
 
 // The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 // A submitted job as it enters the store. A guarded command has no spec.
 struct NewJob {
@@ -33,12 +34,21 @@ struct EventRow {
   std::string text;
 };
 
+// One run that a profile remembers.
+struct ProfileRow {
+  std::string profile;
+  core::RunPeaks run;
+};
+
 // What one engine batch writes, in one transaction: all of it or nothing.
 struct Batch {
   std::vector<NewJob> added;
   std::vector<core::JobRecord> changed;
   std::vector<EventRow> events;
-  bool empty() const { return added.empty() && changed.empty() && events.empty(); }
+  std::vector<ProfileRow> learned = {};
+  bool empty() const {
+    return added.empty() && changed.empty() && events.empty() && learned.empty();
+  }
 };
 
 struct ListQuery {
@@ -59,6 +69,8 @@ class Store {
 
   // Jobs that have not ended, ascending by id.
   absl::StatusOr<std::vector<core::JobRecord>> Unended();
+  // The last core::Profiles::kRuns of each profile, oldest first.
+  absl::StatusOr<std::vector<ProfileRow>> Profiles();
   // Above every id ever stored, also of deleted rows.
   absl::StatusOr<core::JobId> NextId();
   // NotFound for an id that never was.

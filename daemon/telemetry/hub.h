@@ -43,7 +43,7 @@ class Hub {
   // Null before the first.
   std::shared_ptr<const Published> Newest() const;
 
-  void Run();      // delivers until Stop()
+  void Run();  // delivers until Stop()
   void Stop();
   void Deliver();  // what Run() does for the frames queued now; for tests
 

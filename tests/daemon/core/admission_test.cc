@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "base/error_reason.h"
 
 namespace stageload::core {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr absl::Duration kNow = absl::Seconds(1000);
 
 Room Machine(Bytes total, Bytes available) {
   Room room;
@@ -18,7 +23,7 @@ Room Machine(Bytes total, Bytes available) {
   room.host.level = Percent{100 * available.AsDouble() / total.AsDouble()};
   room.host.swap_used = Bytes(0);
   room.host.pressure = Pressure::kNormal;
-  room.age = absl::Milliseconds(10);
+  room.sampled_at = kNow - absl::Milliseconds(10);
   return room;
 }
 
@@ -34,6 +39,17 @@ Config NoReserve() {
   return config;
 }
 
+// Both ways to ask must agree.
+std::vector<Blocker> Blockers(const Demand& demand, const Config& config, Room room) {
+  room.SumUp();
+  std::vector<Blocker> blockers = FindBlockers(demand, config, room, kNow);
+  EXPECT_EQ(MayStart(demand, config, room, kNow), blockers.empty());
+  return blockers;
+}
+std::vector<Blocker> Blockers(const Policy& policy, const Config& config, const Room& room) {
+  return Blockers(DemandOf(policy), config, room);
+}
+
 std::vector<BlockerKind> Kinds(const std::vector<Blocker>& blockers) {
   std::vector<BlockerKind> kinds;
   for (const Blocker& blocker : blockers) kinds.push_back(blocker.kind);
@@ -41,20 +57,20 @@ std::vector<BlockerKind> Kinds(const std::vector<Blocker>& blockers) {
 }
 
 TEST(Admission, StartsWhenNothingStandsAgainstIt) {
-  EXPECT_TRUE(FindBlockers(Declares(GiB(10)), Config{}, Machine(GiB(32), GiB(16))).empty());
+  EXPECT_TRUE(Blockers(Declares(GiB(10)), Config{}, Machine(GiB(32), GiB(16))).empty());
 }
 
 TEST(Admission, RequestExactlyEqualToTheRoomStarts) {
-  EXPECT_TRUE(FindBlockers(Declares(GiB(16)), NoReserve(), Machine(GiB(32), GiB(16))).empty());
+  EXPECT_TRUE(Blockers(Declares(GiB(16)), NoReserve(), Machine(GiB(32), GiB(16))).empty());
   const auto blockers =
-      FindBlockers(Declares(GiB(16) + Bytes(1)), NoReserve(), Machine(GiB(32), GiB(16)));
+      Blockers(Declares(GiB(16) + Bytes(1)), NoReserve(), Machine(GiB(32), GiB(16)));
   EXPECT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
 }
 
 TEST(Admission, MemoryThatAnotherDeclaredAndDoesNotHoldYetIsSpokenFor) {
   Room room = Machine(GiB(32), GiB(30));
-  room.active.push_back({JobId{7}, GiB(20), GiB(4), Bytes(0)});
-  const auto blockers = FindBlockers(Declares(GiB(15)), NoReserve(), room);
+  room.active.push_back({JobId{7}, GiB(20), GiB(20), GiB(4), Bytes(0)});
+  const auto blockers = Blockers(Declares(GiB(15)), NoReserve(), room);
   ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
   EXPECT_EQ(blockers[0].read, GiB(14).AsDouble());  // 30 - (20 - 4)
   EXPECT_EQ(blockers[0].needed, GiB(15).AsDouble());
@@ -64,24 +80,24 @@ TEST(Admission, MemoryThatAnotherDeclaredAndDoesNotHoldYetIsSpokenFor) {
 
 TEST(Admission, FootprintAboveTheDeclarationReservesNothingMore) {
   Room room = Machine(GiB(32), GiB(16));
-  room.active.push_back({JobId{7}, GiB(2), GiB(5), Bytes(0)});
-  EXPECT_TRUE(FindBlockers(Declares(GiB(16)), NoReserve(), room).empty());
+  room.active.push_back({JobId{7}, GiB(2), GiB(2), GiB(5), Bytes(0)});
+  EXPECT_TRUE(Blockers(Declares(GiB(16)), NoReserve(), room).empty());
 }
 
 TEST(Admission, KeepsATenthOfTheMachineFreeUnlessToldOtherwise) {
   Room room = Machine(GiB(100), GiB(50));
-  EXPECT_TRUE(FindBlockers(Declares(GiB(40)), Config{}, room).empty());
-  EXPECT_FALSE(FindBlockers(Declares(GiB(41)), Config{}, room).empty());
+  EXPECT_TRUE(Blockers(Declares(GiB(40)), Config{}, room).empty());
+  EXPECT_FALSE(Blockers(Declares(GiB(41)), Config{}, room).empty());
 }
 
 TEST(Admission, PoolCapsWhatAllManagedClientsDeclareTogether) {
   Config config = NoReserve();
   config.memory_pool = MiB(2560);
   Room room = Machine(GiB(32), GiB(30));
-  room.active.push_back({JobId{1}, GiB(1), GiB(1), Bytes(0)});
-  EXPECT_TRUE(FindBlockers(Declares(GiB(1)), config, room).empty());
-  room.active.push_back({JobId{2}, GiB(1), GiB(1), Bytes(0)});
-  const auto blockers = FindBlockers(Declares(GiB(1)), config, room);
+  room.active.push_back({JobId{1}, GiB(1), GiB(1), GiB(1), Bytes(0)});
+  EXPECT_TRUE(Blockers(Declares(GiB(1)), config, room).empty());
+  room.active.push_back({JobId{2}, GiB(1), GiB(1), GiB(1), Bytes(0)});
+  const auto blockers = Blockers(Declares(GiB(1)), config, room);
   ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
   EXPECT_EQ(blockers[0].read, MiB(512).AsDouble());
   EXPECT_THAT(blockers[0].text, HasSubstr("512 MiB left in the pool of 2.5 GiB"));
@@ -89,7 +105,7 @@ TEST(Admission, PoolCapsWhatAllManagedClientsDeclareTogether) {
 }
 
 TEST(Admission, WaitsForItsLevelWhateverItDeclares) {
-  const auto blockers = FindBlockers(Policy{}, Config{}, Machine(GiB(100), GiB(39)));
+  const auto blockers = Blockers(Policy{}, Config{}, Machine(GiB(100), GiB(39)));
   ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kLevel));
   EXPECT_EQ(blockers[0].read, 39);
   EXPECT_EQ(blockers[0].needed, 40);
@@ -99,26 +115,26 @@ TEST(Admission, WaitsForItsLevelWhateverItDeclares) {
 TEST(Admission, CriticalPressureBlocksAndWarnDoesOnlyWhenTheOwnerSaysSo) {
   Room room = Machine(GiB(100), GiB(80));
   room.host.pressure = Pressure::kWarn;
-  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
+  EXPECT_TRUE(Blockers(Policy{}, Config{}, room).empty());
   Config strict;
   strict.max_pressure = Pressure::kWarn;
-  EXPECT_THAT(Kinds(FindBlockers(Policy{}, strict, room)),
+  EXPECT_THAT(Kinds(Blockers(Policy{}, strict, room)),
               testing::ElementsAre(BlockerKind::kPressure));
   room.host.pressure = Pressure::kCritical;
-  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
+  EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)),
               testing::ElementsAre(BlockerKind::kPressure));
 }
 
 TEST(Admission, SwapLimitCountsWhatOthersMayStillSpend) {
   Room room = Machine(GiB(100), GiB(80));
   room.host.swap_used = GiB(3);
-  room.active.push_back({JobId{1}, std::nullopt, std::nullopt, GiB(5)});
+  room.active.push_back({JobId{1}, std::nullopt, std::nullopt, std::nullopt, GiB(5)});
   Policy policy;
   policy.swap_budget = GiB(8);
   policy.swap_limit = GiB(16);
-  EXPECT_TRUE(FindBlockers(policy, Config{}, room).empty());
+  EXPECT_TRUE(Blockers(policy, Config{}, room).empty());
   policy.swap_limit = GiB(15);
-  const auto blockers = FindBlockers(policy, Config{}, room);
+  const auto blockers = Blockers(policy, Config{}, room);
   ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kSwapLimit));
   EXPECT_EQ(blockers[0].read, GiB(16).AsDouble());
   EXPECT_EQ(blockers[0].needed, GiB(15).AsDouble());
@@ -126,14 +142,12 @@ TEST(Admission, SwapLimitCountsWhatOthersMayStillSpend) {
 
 TEST(Admission, NothingStartsOnAnOldSampleOrOnNone) {
   Room room = Machine(GiB(100), GiB(80));
-  room.age = absl::Seconds(2);
-  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
-              testing::ElementsAre(BlockerKind::kStale));
-  room.age = room.max_age;
-  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
-  room.age.reset();
-  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
-              testing::ElementsAre(BlockerKind::kStale));
+  room.sampled_at = kNow - absl::Seconds(2);
+  EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)), testing::ElementsAre(BlockerKind::kStale));
+  room.sampled_at = kNow - room.max_age;
+  EXPECT_TRUE(Blockers(Policy{}, Config{}, room).empty());
+  room.sampled_at.reset();
+  EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)), testing::ElementsAre(BlockerKind::kStale));
 }
 
 TEST(Admission, SensorThatCannotBeReadBlocksOnlyWhoNeedsIt) {
@@ -141,12 +155,11 @@ TEST(Admission, SensorThatCannotBeReadBlocksOnlyWhoNeedsIt) {
   room.host.available.reset();
   room.host.swap_used.reset();
   room.host.pressure.reset();
-  EXPECT_TRUE(FindBlockers(Policy{}, Config{}, room).empty());
-  EXPECT_THAT(Kinds(FindBlockers(Declares(GiB(1)), Config{}, room)),
+  EXPECT_TRUE(Blockers(Policy{}, Config{}, room).empty());
+  EXPECT_THAT(Kinds(Blockers(Declares(GiB(1)), Config{}, room)),
               testing::ElementsAre(BlockerKind::kStale));
   room.host.level.reset();
-  EXPECT_THAT(Kinds(FindBlockers(Policy{}, Config{}, room)),
-              testing::ElementsAre(BlockerKind::kStale));
+  EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)), testing::ElementsAre(BlockerKind::kStale));
 }
 
 TEST(Admission, ImpossibleReadingsCountAsUnreadable) {
@@ -162,10 +175,83 @@ TEST(Admission, ImpossibleReadingsCountAsUnreadable) {
   EXPECT_FALSE(sample.swap_used);
 }
 
+TEST(Admission, WhatWasDroppedIsTold) {
+  HostSample sample;
+  sample.total = GiB(32);
+  sample.level = Percent{-3};
+  sample.swap_total = GiB(2);
+  sample.swap_used = GiB(9);
+  std::vector<std::string> dropped;
+  Plausible(sample, &dropped);
+  EXPECT_THAT(dropped, testing::ElementsAre("level -3 %", "swap used 9 GiB of 2 GiB"));
+}
+
+TEST(Admission, NothingStartsWithinFiveSecondsOfAWake) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.woke_at = kNow - absl::Seconds(2);
+  const auto blockers = Blockers(Policy{}, Config{}, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kWaking));
+  EXPECT_EQ(blockers[0].ends_in, absl::Seconds(3));
+  room.woke_at = kNow - absl::Seconds(5);
+  EXPECT_TRUE(Blockers(Policy{}, Config{}, room).empty());
+}
+
+TEST(Admission, NothingStartsWhileSwapGrowsFasterThanSixtyFourMebibytesASecond) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.swap_growth = MiB(320);
+  EXPECT_TRUE(Blockers(Policy{}, Config{}, room).empty());
+  room.swap_growth = MiB(321);
+  const auto blockers = Blockers(Policy{}, Config{}, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kSwapping));
+  EXPECT_EQ(blockers[0].read, MiB(321).AsDouble());
+  EXPECT_THAT(blockers[0].text, HasSubstr("swap grew by 321 MiB over the last 5s"));
+}
+
+TEST(Admission, StartWithoutADeclarationSettlesFirst) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.settling = Room::Settling{JobId{3}, kNow - absl::Seconds(5)};
+  const auto blockers = Blockers(Declares(GiB(1)), Config{}, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kSettling));
+  EXPECT_EQ(blockers[0].ends_in, absl::Seconds(10));
+  EXPECT_THAT(blockers[0].text, HasSubstr("job 3 declared no memory and started only 5s ago"));
+  Config quick;
+  quick.settle = absl::Seconds(5);
+  EXPECT_TRUE(Blockers(Declares(GiB(1)), quick, room).empty());
+  // Its own lease is what it waits for.
+  Demand lease = DemandOf(Declares(GiB(1)));
+  lease.lease_of = JobId{3};
+  EXPECT_TRUE(Blockers(lease, Config{}, room).empty());
+}
+
+TEST(Admission, DrainingHoldsStartsAndLetsRunningClientsFinish) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.draining = true;
+  EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)),
+              testing::ElementsAre(BlockerKind::kDraining));
+  Demand lease = DemandOf(Declares(GiB(1)));
+  lease.lease_of = JobId{3};
+  EXPECT_TRUE(Blockers(lease, Config{}, room).empty());
+}
+
+TEST(Admission, ShareOfCompressibleMemoryCountsAsAvailableAndIsNamed) {
+  Room room = Machine(GiB(48), GiB(20));
+  room.host.pageable_internal = GiB(20);
+  room.active.push_back({JobId{1}, GiB(4), GiB(4), GiB(4), Bytes(0)});
+  Config config = NoReserve();
+  config.anonymous_credit = 0.25;
+  // 20 + (20 - 4) / 4 = 24
+  EXPECT_TRUE(Blockers(Declares(GiB(24)), config, room).empty());
+  const auto blockers = Blockers(Declares(GiB(25)), config, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kMemory));
+  EXPECT_THAT(blockers[0].text, HasSubstr("with 4 GiB of other programs' memory"));
+  config.anonymous_credit = 0;
+  EXPECT_FALSE(Blockers(Declares(GiB(21)), config, room).empty());
+}
+
 TEST(Admission, RequestThatCouldNeverFitIsRefusedWithTheArithmetic) {
   const HostSample host = Machine(GiB(32), GiB(16)).host;
-  EXPECT_TRUE(CheckCanEverFit(Declares(GiB(28)), Config{}, host).ok());
-  const absl::Status status = CheckCanEverFit(Declares(GiB(29)), Config{}, host);
+  EXPECT_TRUE(CheckCanEverFit(DemandOf(Declares(GiB(28))), Config{}, host).ok());
+  const absl::Status status = CheckCanEverFit(DemandOf(Declares(GiB(29))), Config{}, host);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_EQ(ReasonOf(status), kNeverFits);
   EXPECT_EQ(FieldOf(status), "policy.memory_bytes");
@@ -174,10 +260,10 @@ TEST(Admission, RequestThatCouldNeverFitIsRefusedWithTheArithmetic) {
 
   Config pool;
   pool.memory_pool = GiB(2);
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(Declares(GiB(3)), pool, host)));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(DemandOf(Declares(GiB(3))), pool, host)));
   Policy swap;
   swap.swap_limit = GiB(4);
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(swap, Config{}, host)));
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(DemandOf(swap), Config{}, host)));
 }
 
 TEST(Admission, PolicyOutOfRangeNamesItsField) {

@@ -20,7 +20,7 @@ ClientUsage Holds(JobId id, std::optional<Bytes> footprint, std::optional<Bytes>
 TEST(ChargeLedger, OneClientIsChargedExactlyWhatSwapGrewBySinceItsStart) {
   ChargeLedger ledger;
   ledger.Observe(At(0), GiB(3), {});
-  ledger.Add(kA);
+  ledger.Add(kA, ChargeMode::kSystem);
   // Parked weights: the footprint reads almost nothing, and it helps nobody.
   ledger.Observe(At(1), GiB(4), {Holds(kA, MiB(100))});
   ledger.Observe(At(2), GiB(11), {Holds(kA, MiB(90))});
@@ -32,15 +32,15 @@ TEST(ChargeLedger, OneClientIsChargedExactlyWhatSwapGrewBySinceItsStart) {
 TEST(ChargeLedger, ClientWithNoReadingAtAllIsChargedAllTheSame) {
   ChargeLedger ledger;
   ledger.Observe(At(0), GiB(3), {});
-  ledger.Add(kA);
+  ledger.Add(kA, ChargeMode::kSystem);
   ledger.Observe(At(1), GiB(5), {});
   EXPECT_EQ(ledger.Of(kA).charge, GiB(2));
 }
 
 TEST(ChargeLedger, GrowthGoesToWhoseOwnSwappedBytesGrew) {
   ChargeLedger ledger;
-  ledger.Add(kA);
-  ledger.Add(kB);
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
   ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9), GiB(0)), Holds(kB, GiB(9), GiB(0))});
   ledger.Observe(At(1), GiB(4), {Holds(kA, GiB(20), GiB(1)), Holds(kB, GiB(9), GiB(3))});
   EXPECT_EQ(ledger.Of(kA).charge, GiB(1));
@@ -51,8 +51,8 @@ TEST(ChargeLedger, GrowthGoesToWhoseOwnSwappedBytesGrew) {
 
 TEST(ChargeLedger, ElseToWhoseFootprintGrewOverThreeSeconds) {
   ChargeLedger ledger;
-  ledger.Add(kA);
-  ledger.Add(kB);
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
   ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(1)), Holds(kB, GiB(8))});
   ledger.Observe(At(2), GiB(0), {Holds(kA, GiB(5)), Holds(kB, GiB(8))});
   // Nobody grew in the last second, but A did within three.
@@ -63,16 +63,16 @@ TEST(ChargeLedger, ElseToWhoseFootprintGrewOverThreeSeconds) {
 
 TEST(ChargeLedger, ElseByFootprintElseEqually) {
   ChargeLedger ledger;
-  ledger.Add(kA);
-  ledger.Add(kB);
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
   ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(1)), Holds(kB, GiB(3))});
   ledger.Observe(At(1), GiB(4), {Holds(kA, GiB(1)), Holds(kB, GiB(3))});
   EXPECT_EQ(ledger.Of(kA).charge, GiB(1));
   EXPECT_EQ(ledger.Of(kB).charge, GiB(3));
 
   ChargeLedger blind;
-  blind.Add(kA);
-  blind.Add(kB);
+  blind.Add(kA, ChargeMode::kSystem);
+  blind.Add(kB, ChargeMode::kSystem);
   blind.Observe(At(0), GiB(0), {});
   blind.Observe(At(1), GiB(4), {});
   EXPECT_EQ(blind.Of(kA).charge, GiB(2));
@@ -81,8 +81,8 @@ TEST(ChargeLedger, ElseByFootprintElseEqually) {
 
 TEST(ChargeLedger, FallIsSplitByTheChargesHeld) {
   ChargeLedger ledger;
-  ledger.Add(kA);
-  ledger.Add(kB);
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
   ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(1)), Holds(kB, GiB(3))});
   ledger.Observe(At(1), GiB(8), {Holds(kA, GiB(1)), Holds(kB, GiB(3))});  // 2 and 6
   ledger.Observe(At(2), GiB(4), {Holds(kA, GiB(1)), Holds(kB, GiB(3))});
@@ -93,7 +93,7 @@ TEST(ChargeLedger, FallIsSplitByTheChargesHeld) {
 TEST(ChargeLedger, NothingIsChargedOverASleep) {
   ChargeLedger ledger;
   ledger.Observe(At(0), GiB(1), {});
-  ledger.Add(kA);
+  ledger.Add(kA, ChargeMode::kSystem);
   ledger.Observe(At(1, 1800), GiB(9), {});
   EXPECT_EQ(ledger.Of(kA).charge, Bytes(0));
   ledger.Observe(At(2, 1800), GiB(10), {});
@@ -103,7 +103,7 @@ TEST(ChargeLedger, NothingIsChargedOverASleep) {
 TEST(ChargeLedger, SampleWithoutSwapChangesNothingAndTheNextOneCatchesUp) {
   ChargeLedger ledger;
   ledger.Observe(At(0), GiB(1), {});
-  ledger.Add(kA);
+  ledger.Add(kA, ChargeMode::kSystem);
   ledger.Observe(At(1), std::nullopt, {});
   EXPECT_EQ(ledger.Of(kA).charge, Bytes(0));
   ledger.Observe(At(2), GiB(3), {});
@@ -118,7 +118,7 @@ TEST(ChargeLedger, ChargesAlwaysSumToTheGrowthToTheLastByte) {
     random = random * 6364136223846793005U + 1442695040888963407U;
     return static_cast<std::int64_t>((random >> 33) % below);
   };
-  for (int i = 1; i <= kClients; ++i) ledger.Add(JobId{i});
+  for (int i = 1; i <= kClients; ++i) ledger.Add(JobId{i}, ChargeMode::kSystem);
   Bytes retired_before;
   for (int step = 0; step < 2000; ++step) {
     std::vector<ClientUsage> usage;
@@ -130,7 +130,7 @@ TEST(ChargeLedger, ChargesAlwaysSumToTheGrowthToTheLastByte) {
     ledger.Observe(At(step * 0.5), Bytes(next(1ULL << 33)), usage);
     if (step % 100 == 99) {
       ledger.Remove(JobId{next(kClients) + 1});
-      ledger.Add(JobId{kClients + 1 + step});
+      ledger.Add(JobId{kClients + 1 + step}, ChargeMode::kSystem);
     }
     Bytes sum = ledger.retired();
     for (int i = 1; i < 2100; ++i) sum += ledger.Of(JobId{i}).charge;

@@ -1,10 +1,11 @@
-// The whole state machine, stepped by hand over a machine of 32 GB with 16 GB free unless said.
+// The whole state machine, one rule at a time. Situations are in scenarios_test.cc.
 #include "daemon/core/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error_reason.h"
+#include "tests/daemon/core/scheduler_fixture.h"
 
 namespace stageload::core {
 namespace {
@@ -12,100 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class SchedulerTest : public testing::Test {
- protected:
-  SchedulerTest() {
-    host_.total = GiB(32);
-    host_.swap_used = Bytes(0);
-    host_.pressure = Pressure::kNormal;
-    Available(GiB(16));
-    Restart({});
-  }
-
-  void Restart(Config config) { scheduler_.emplace(config, JobId{1}); }
-  void Available(Bytes bytes) {
-    host_.available = bytes;
-    host_.level = Percent{100 * bytes.AsDouble() / GiB(32).AsDouble()};
-  }
-  void Holds(int id, Bytes footprint, int processes = 1) {
-    for (ClientUsage& usage : usage_) {
-      if (Value(usage.id) == id) {
-        usage.usage.footprint = footprint;
-        usage.processes = processes;
-        return;
-      }
-    }
-    usage_.push_back({JobId{id}, {footprint, std::nullopt}, processes});
-  }
-
-  Effects Step(const Event& event) { return scheduler_->Step(now_, event); }
-  Effects Wait(absl::Duration duration) {
-    now_.awake += duration;
-    now_.continuous += duration;
-    now_.wall += duration;
-    return {};
-  }
-  Effects Sample(absl::Duration after = absl::Milliseconds(500)) {
-    Wait(after);
-    return Step(SampleTaken{{host_, usage_}});
-  }
-  Effects Submitting(const Policy& policy, JobKind kind = JobKind::kJob) {
-    Submit submit;
-    submit.token = ++token_;
-    submit.kind = kind;
-    submit.name = "train";
-    submit.policy = policy;
-    return Step(submit);
-  }
-  Effects SubmitMemory(Bytes memory) {
-    Policy policy;
-    policy.memory = memory;
-    return Submitting(policy);
-  }
-  Effects Start(int id) { return Step(Started{JobId{id}, ProcessIdentity{1000 + id, 1}, "boot"}); }
-  JobState StateOf(int id) const {
-    const JobRecord* record = scheduler_->Find(JobId{id});
-    return record == nullptr ? JobState::kUnknown : record->state;
-  }
-  std::vector<BlockerKind> BlockersOf(int id) const {
-    std::vector<BlockerKind> kinds;
-    for (const Blocker& blocker : scheduler_->BlockersOf(now_, JobId{id})) {
-      kinds.push_back(blocker.kind);
-    }
-    return kinds;
-  }
-
-  template <typename E>
-  static std::vector<E> All(const Effects& effects) {
-    std::vector<E> found;
-    for (const Effect& effect : effects) {
-      if (const auto* e = std::get_if<E>(&effect)) found.push_back(*e);
-    }
-    return found;
-  }
-  static std::vector<Signal::Kind> Signals(const Effects& effects) {
-    std::vector<Signal::Kind> kinds;
-    for (const Signal& signal : All<Signal>(effects)) kinds.push_back(signal.kind);
-    return kinds;
-  }
-  // The end row that `effects` save, if any.
-  static std::optional<JobRecord> Ended(const Effects& effects) {
-    for (const Save& save : All<Save>(effects)) {
-      if (IsEnd(save.record.state)) return save.record;
-    }
-    return std::nullopt;
-  }
-
-  HostSample host_;
-  std::vector<ClientUsage> usage_;
-  Instant now_{absl::Seconds(1000), absl::Seconds(1000), absl::UnixEpoch() + absl::Hours(1)};
-  std::uint64_t token_ = 0;
-  std::optional<Scheduler> scheduler_;
-};
-
-constexpr auto kTerm = Signal::Kind::kTerminate;
-constexpr auto kKill = Signal::Kind::kKill;
 
 TEST_F(SchedulerTest, SubmitIsSavedThenAcceptedThenStarted) {
   Sample();
@@ -176,17 +83,66 @@ TEST_F(SchedulerTest, HigherPriorityGoesFirstThenWhoCameFirst) {
   EXPECT_THAT(BlockersOf(4), ElementsAre(BlockerKind::kStale));
 }
 
-TEST_F(SchedulerTest, NobodyPassesTheFirstWhileItIsBlockedForMemory) {
+TEST_F(SchedulerTest, OneThatDeclaresNothingNeverPassesOneThatWaitsForMemory) {
   Sample();
   SubmitMemory(GiB(10));
   SubmitMemory(GiB(12));
-  SubmitMemory(GiB(1));
+  Submitting(Policy{});
   EXPECT_EQ(StateOf(3), JobState::kPending);
   const auto blockers = scheduler_->BlockersOf(now_, JobId{3});
   ASSERT_EQ(blockers.size(), 1u);
   EXPECT_EQ(blockers[0].kind, BlockerKind::kOrder);
   EXPECT_EQ(blockers[0].needed, 2);
-  EXPECT_THAT(blockers[0].text, HasSubstr("job 2 goes first"));
+  EXPECT_THAT(blockers[0].text, HasSubstr("job 2 goes first; only one that declares its memory"));
+}
+
+TEST_F(SchedulerTest, OneThatFitsPassesOneThatWaitsForMemoryAtMostFiveTimes) {
+  Sample();
+  SubmitMemory(GiB(10));
+  SubmitMemory(GiB(12));  // waits
+  for (int i = 0; i < 6; ++i) {
+    const Effects effects = SubmitMemory(MiB(100));
+    EXPECT_EQ(All<core::Start>(effects).size(), i < 5 ? 1u : 0u) << i;
+    if (i >= 5) continue;
+    // The count survives a restart.
+    bool saved = false;
+    for (const Save& save : All<Save>(effects)) {
+      saved = saved || (save.record.id == JobId{2} && save.record.bypassed == i + 1);
+    }
+    EXPECT_TRUE(saved) << i;
+  }
+  EXPECT_THAT(BlockersOf(2), ElementsAre(BlockerKind::kMemory));
+  const auto blockers = scheduler_->BlockersOf(now_, JobId{8});
+  ASSERT_EQ(blockers.size(), 1u);
+  EXPECT_THAT(blockers[0].text, HasSubstr("it was passed 5 times already"));
+  Step(Exited{JobId{1}, {0, {}, {}}, 0});
+  EXPECT_EQ(StateOf(2), JobState::kRunning);
+}
+
+TEST_F(SchedulerTest, CountOfThoseThatPassedIsKeptOverARestart) {
+  JobRecord record;
+  record.id = JobId{1};
+  record.policy.memory = GiB(20);
+  record.bypassed = 5;
+  Restart(config_, 2);
+  Step(Restored{record});
+  Sample();
+  SubmitMemory(MiB(100));
+  EXPECT_EQ(StateOf(2), JobState::kPending);
+}
+
+TEST_F(SchedulerTest, HigherPriorityIsNotPassingAnyone) {
+  Sample();
+  SubmitMemory(GiB(10));
+  SubmitMemory(GiB(12));
+  for (int i = 0; i < 7; ++i) {
+    Policy policy;
+    policy.memory = MiB(100);
+    policy.priority = 1;
+    Submitting(policy);
+    EXPECT_EQ(StateOf(3 + i), JobState::kRunning);
+  }
+  EXPECT_EQ(scheduler_->Find(JobId{2})->bypassed, 0);
 }
 
 TEST_F(SchedulerTest, NothingIsAdmittedOnAStaleSample) {
@@ -289,6 +245,7 @@ TEST_F(SchedulerTest, SwapLimitStopsWhoSetItWhoeverFilledSwap) {
   Sample();
   host_.swap_used = GiB(8);
   Sample();
+  Sample(absl::Seconds(6));  // nothing starts while swap moves
   Policy other;
   other.swap_budget = GiB(100);
   Submitting(other);
@@ -476,6 +433,454 @@ TEST_F(SchedulerTest, SamplesFastWhileSomethingIsBeingStopped) {
   EXPECT_EQ(scheduler_->SampleInterval(0), absl::Milliseconds(500));
   Step(CancelAsked{JobId{1}});
   EXPECT_EQ(scheduler_->SampleInterval(0), absl::Milliseconds(50));
+}
+
+// ---- What a request waits for besides room ----
+
+TEST_F(SchedulerTest, StartWithoutADeclarationHoldsTheNextForTheSettleTime) {
+  config_.settle = absl::Seconds(15);
+  Restart(config_);
+  Sample();
+  Submitting(Policy{});
+  SubmitMemory(GiB(1));
+  EXPECT_THAT(BlockersOf(2), ElementsAre(BlockerKind::kSettling));
+  EXPECT_EQ(scheduler_->NextDeadline(), now_.awake + absl::Seconds(15));
+  for (int i = 0; i < 29; ++i) Sample();
+  EXPECT_EQ(StateOf(2), JobState::kPending);
+  Wait(absl::Milliseconds(500));
+  EXPECT_EQ(All<core::Start>(Step(Tick{})).size(), 1u);
+}
+
+TEST_F(SchedulerTest, SettleTimeEndsWithTheClientThatDeclaredNothing) {
+  config_.settle = absl::Seconds(15);
+  Restart(config_);
+  Sample();
+  Submitting(Policy{});
+  SubmitMemory(GiB(1));
+  Step(Exited{JobId{1}, {0, {}, {}}, 0});
+  EXPECT_EQ(StateOf(2), JobState::kRunning);
+}
+
+TEST_F(SchedulerTest, JobStartsOnlyAfterAllOfItsParentsHaveCompleted) {
+  Sample();
+  SubmitMemory(GiB(1));
+  SubmitMemory(GiB(1));
+  Submit child;
+  child.after = {JobId{1}, JobId{2}};
+  Step(child);
+  EXPECT_THAT(BlockersOf(3), ElementsAre(BlockerKind::kDependency));
+  Step(Exited{JobId{1}, {0, {}, {}}, 0});
+  EXPECT_EQ(StateOf(3), JobState::kPending);
+  EXPECT_THAT(scheduler_->BlockersOf(now_, JobId{3})[0].text, HasSubstr("starts after job 2"));
+  Step(Exited{JobId{2}, {0, {}, {}}, 0});
+  EXPECT_EQ(StateOf(3), JobState::kRunning);
+}
+
+TEST_F(SchedulerTest, FailureOfAParentCancelsItsChildrenAndTheirs) {
+  Sample();
+  SubmitMemory(GiB(1));
+  for (int parent = 1; parent <= 3; ++parent) {
+    Submit child;
+    child.after = {JobId{parent}};
+    Step(child);
+  }
+  const Effects effects = Step(Exited{JobId{1}, {1, {}, {}}, 0});
+  std::vector<JobId> cancelled;
+  for (const Save& save : All<Save>(effects)) {
+    if (save.record.reason != Reason::kDependencyNever) continue;
+    EXPECT_EQ(save.record.state, JobState::kCancelled);
+    cancelled.push_back(save.record.id);
+  }
+  EXPECT_THAT(cancelled, ElementsAre(JobId{2}, JobId{3}, JobId{4}));
+  EXPECT_EQ(scheduler_->pending(), 0);
+}
+
+TEST_F(SchedulerTest, ChainOfAHundredThousandThatCanNeverStartEndsInOneStep) {
+  config_.max_queued = 200'000;
+  Restart(config_);
+  SubmitMemory(GiB(1));
+  for (int parent = 1; parent <= 100'000; ++parent) {
+    Submit child;
+    child.after = {JobId{parent}};
+    Step(child);
+  }
+  Step(CancelAsked{JobId{1}});
+  EXPECT_EQ(scheduler_->pending(), 0);
+}
+
+TEST_F(SchedulerTest, ParentThatNeverWasIsRefused) {
+  Submit child;
+  child.after = {JobId{77}};
+  const auto refused = All<Refused>(Step(child));
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(FieldOf(refused[0].status), "after");
+}
+
+TEST_F(SchedulerTest, RestoredChildLearnsHowItsParentEnded) {
+  JobRecord child;
+  child.id = JobId{5};
+  child.after = {JobId{3}, JobId{4}};
+  Restart(config_, 6);
+  Step(Restored{child, {{JobId{3}, JobState::kCompleted}, {JobId{4}, JobState::kCompleted}}});
+  Sample();
+  EXPECT_EQ(StateOf(5), JobState::kRunning);
+  Restart(config_, 6);
+  const Effects effects =
+      Step(Restored{child, {{JobId{3}, JobState::kCompleted}, {JobId{4}, std::nullopt}}});
+  EXPECT_EQ(Ended(effects)->reason, Reason::kDependencyNever);
+  EXPECT_THAT(Ended(effects)->reason_text, HasSubstr("after job 4, which is gone"));
+}
+
+TEST_F(SchedulerTest, BusyProgramMustHaveBeenLookedForBeforeAnyoneStarts) {
+  Policy policy;
+  policy.busy = {"ollama"};
+  Submitting(policy);
+  Sample();
+  EXPECT_THAT(scheduler_->BusyPatterns(), ElementsAre("ollama"));
+  EXPECT_THAT(BlockersOf(1), ElementsAre(BlockerKind::kBusy));
+  busy_ = {{"ollama", ""}};
+  Sample();
+  EXPECT_EQ(StateOf(1), JobState::kRunning);  // none was ever seen: nothing to be quiet after
+  EXPECT_THAT(scheduler_->BusyPatterns(), IsEmpty());
+}
+
+TEST_F(SchedulerTest, DrainHoldsStartsUntilItIsOver) {
+  Sample();
+  Step(DrainAsked{true});
+  SubmitMemory(GiB(1));
+  EXPECT_THAT(BlockersOf(1), ElementsAre(BlockerKind::kDraining));
+  Step(DrainAsked{false});
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+}
+
+TEST_F(SchedulerTest, StartTimeoutCountsFromWhenNothingOfItsOwnHoldsIt) {
+  Available(GiB(1));
+  Sample();
+  Submit submit;
+  submit.policy.start_timeout = absl::Seconds(2);
+  submit.held = true;
+  Step(submit);
+  Sample(absl::Seconds(10));
+  EXPECT_EQ(StateOf(1), JobState::kPending);
+  Step(ReleaseAsked{JobId{1}});
+  EXPECT_EQ(scheduler_->NextDeadline(), now_.awake + absl::Seconds(2));
+  Wait(absl::Seconds(2));
+  EXPECT_EQ(Ended(Step(Tick{}))->state, JobState::kNoRoom);
+}
+
+// ---- Leases ----
+
+TEST_F(SchedulerTest, LeaseIsGrantedWhenItFitsAndItsMemoryIsSpokenFor) {
+  Sample();
+  const int pipeline = Register({});
+  const Effects effects = Acquiring(pipeline, GiB(10));
+  ASSERT_EQ(All<LeaseQueued>(effects).size(), 1u);
+  ASSERT_EQ(All<LeaseGranted>(effects).size(), 1u);
+  EXPECT_FALSE(All<LeaseGranted>(effects)[0].forced);
+  EXPECT_EQ(scheduler_->Reserved(), GiB(10));
+  SubmitMemory(GiB(4));
+  EXPECT_THAT(BlockersOf(2), ElementsAre(BlockerKind::kMemory));
+  Step(LeaseReleased{All<LeaseGranted>(effects)[0].id});
+  EXPECT_EQ(scheduler_->Reserved(), GiB(4));
+  EXPECT_EQ(StateOf(2), JobState::kRunning);
+}
+
+TEST_F(SchedulerTest, LeaseComesOnTopOfWhatItsClientHolds) {
+  Sample();
+  const int pipeline = Register({});
+  Holds(pipeline, GiB(3));
+  Sample();
+  Acquiring(pipeline, GiB(5));
+  EXPECT_EQ(scheduler_->Reserved(), GiB(5));
+  Holds(pipeline, GiB(7));
+  Sample();
+  EXPECT_EQ(scheduler_->Reserved(), GiB(1));
+}
+
+TEST_F(SchedulerTest, LeaseWithoutRoomInTimeIsDeniedWithTheFigures) {
+  Available(GiB(4));
+  Sample();
+  Policy eager;
+  eager.wait_free = Percent{0};
+  Submitting(eager);  // one that waits for no lease, so none is forced
+  const int pipeline = Register({});
+  Acquiring(pipeline, GiB(10), absl::Seconds(2));
+  EXPECT_THAT(scheduler_->BlockersOf(now_, LeaseId{1}), testing::SizeIs(2));
+  Wait(absl::Seconds(2));
+  const auto denied = All<LeaseDenied>(Step(Tick{}));
+  ASSERT_EQ(denied.size(), 1u);
+  EXPECT_EQ(ReasonOf(denied[0].status), kAdmissionTimeout);
+  EXPECT_THAT(std::string(denied[0].status.message()), HasSubstr("needs 10 GiB"));
+  EXPECT_TRUE(scheduler_->leases().empty());
+}
+
+TEST_F(SchedulerTest, LeasesEndWithTheirClient) {
+  Sample();
+  const int one = Register({});
+  const int two = Register({});
+  Acquiring(one, GiB(10));
+  Acquiring(two, GiB(10));
+  EXPECT_EQ(scheduler_->leases().size(), 2u);
+  Step(ClientGone{JobId{two}});  // while it waits
+  EXPECT_EQ(scheduler_->leases().size(), 1u);
+  Step(ClientGone{JobId{one}});  // while it holds
+  EXPECT_TRUE(scheduler_->leases().empty());
+  EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
+  EXPECT_EQ(scheduler_->active(), 0);
+}
+
+TEST_F(SchedulerTest, LeaseThatCanNeverFitIsRefusedAtOnce) {
+  Sample();
+  const int pipeline = Register({});
+  const auto refused = All<Refused>(Acquiring(pipeline, GiB(40)));
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(ReasonOf(refused[0].status), kNeverFits);
+  EXPECT_EQ(All<Refused>(Acquiring(pipeline, Bytes(0))).size(), 1u);
+  EXPECT_EQ(All<Refused>(Acquiring(99, GiB(1))).size(), 1u);
+}
+
+TEST_F(SchedulerTest, ForcedLeaseWaitsForTheLevelAboveKillFree) {
+  Available(GiB(4));  // 12.5 %, and 15 % is asked for
+  Sample();
+  const int pipeline = Register({});
+  Acquiring(pipeline, GiB(10));
+  EXPECT_FALSE(scheduler_->leases().at(LeaseId{1}).granted);
+  Available(GiB(5));
+  const auto granted = All<LeaseGranted>(Sample());
+  ASSERT_EQ(granted.size(), 1u);
+  EXPECT_TRUE(granted[0].forced);
+}
+
+// ---- Stopping ----
+
+TEST_F(SchedulerTest, OverBudgetSuspendsWhoAskedForThatAndAResumeMakesTheBudgetWhole) {
+  Sample();
+  Policy policy;
+  policy.swap_budget = GiB(2);
+  policy.on_over_budget = OverBudget::kSuspend;
+  Submitting(policy);
+  Start(1);
+  host_.swap_used = GiB(3);
+  Effects effects = Sample();
+  EXPECT_THAT(Signals(effects), ElementsAre(Signal::Kind::kSuspend));
+  EXPECT_EQ(StateOf(1), JobState::kSuspended);
+  EXPECT_THAT(scheduler_->Find(JobId{1})->reason_text, HasSubstr("swap charge 3 GiB is over"));
+  host_.swap_used = GiB(6);  // its pages go on being swapped out by others
+  EXPECT_THAT(Signals(Sample()), IsEmpty());
+  effects = Step(ResumeAsked{JobId{1}});
+  EXPECT_THAT(Signals(effects), ElementsAre(Signal::Kind::kContinue));
+  host_.swap_used = GiB(7);
+  EXPECT_THAT(Signals(Sample()), IsEmpty());
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+  host_.swap_used = GiB(8) + Bytes(1);
+  EXPECT_THAT(Signals(Sample()), ElementsAre(Signal::Kind::kSuspend));
+}
+
+TEST_F(SchedulerTest, OverBudgetOnlyWarnsWhoAskedForThat) {
+  Sample();
+  Policy policy;
+  policy.on_over_budget = OverBudget::kWarn;
+  Submitting(policy);
+  Start(1);
+  host_.swap_used = GiB(9);
+  const Effects effects = Sample();
+  EXPECT_THAT(Signals(effects), IsEmpty());
+  ASSERT_EQ(All<Note>(effects).size(), 1u);
+  EXPECT_EQ(All<Note>(effects)[0].kind, "warned");
+  host_.swap_used = GiB(10);
+  EXPECT_THAT(All<Note>(Sample()), IsEmpty());  // once
+}
+
+TEST_F(SchedulerTest, SessionIsAskedToStopAndSignalledOnlyIfItAllowedThat) {
+  for (const bool may_signal : {false, true}) {
+    Restart(config_);
+    host_.swap_used = Bytes(0);
+    Sample();
+    const int pipeline = Register({}, may_signal);
+    host_.swap_used = GiB(8) + MiB(1);
+    Effects effects = Sample();
+    ASSERT_EQ(All<StopRequested>(effects).size(), 1u);
+    EXPECT_EQ(All<StopRequested>(effects)[0].reason, Reason::kSwapBudget);
+    EXPECT_THAT(Signals(effects), IsEmpty());
+    Wait(absl::Seconds(5));
+    effects = Step(Tick{});
+    if (!may_signal) {
+      EXPECT_THAT(Signals(effects), IsEmpty());
+      ASSERT_EQ(All<Note>(effects).size(), 1u);
+      EXPECT_EQ(All<Note>(effects)[0].kind, "stuck");
+    } else {
+      EXPECT_THAT(Signals(effects), ElementsAre(kTerm));
+      Wait(absl::Seconds(5));
+      EXPECT_THAT(Signals(Step(Tick{})), ElementsAre(kKill));
+    }
+    EXPECT_EQ(Ended(Step(ClientGone{JobId{pipeline}}))->state, JobState::kOutOfMemory);
+  }
+}
+
+TEST_F(SchedulerTest, VictimThatCannotBeSignalledIsReportedOnceAndTheNextIsTakenInTheSameStep) {
+  Sample();
+  SubmitMemory(GiB(1));
+  SubmitMemory(GiB(1));
+  Start(1);
+  Start(2);
+  Holds(1, GiB(2));
+  Holds(2, GiB(3));
+  Sample();
+  Available(GiB(3));  // 9.4 %
+  for (int i = 0; i < 3; ++i) Sample();
+  EXPECT_EQ(StateOf(2), JobState::kStopping);
+  const Effects effects = Step(SignalRefused{JobId{2}, "1 of 1 processes"});
+  EXPECT_EQ(StateOf(1), JobState::kStopping);
+  const auto signals = All<Signal>(effects);
+  ASSERT_EQ(signals.size(), 1u);
+  EXPECT_EQ(signals[0].id, JobId{1});
+  int stuck = 0;
+  for (const Note& note : All<Note>(effects)) stuck += note.kind == "stuck";
+  for (const Note& note : All<Note>(Step(SignalRefused{JobId{2}, "again"}))) {
+    stuck += note.kind == "stuck";
+  }
+  EXPECT_EQ(stuck, 1);
+}
+
+TEST_F(SchedulerTest, OneThatSigkillDoesNotEndLetsTheNextBeTaken) {
+  Sample();
+  SubmitMemory(GiB(1));
+  SubmitMemory(GiB(1));
+  Start(1);
+  Start(2);
+  Holds(1, GiB(2));
+  Holds(2, GiB(3));
+  Sample();
+  Available(GiB(3));
+  for (int i = 0; i < 3; ++i) Sample();
+  EXPECT_EQ(StateOf(2), JobState::kStopping);
+  // 5 s of grace, and 5 s after SIGKILL.
+  for (int i = 0; i < 19; ++i) Sample();
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+  for (int i = 0; i < 3; ++i) Sample();
+  EXPECT_EQ(StateOf(1), JobState::kStopping);
+}
+
+TEST_F(SchedulerTest, DryRunDecidesAndTellsTheSameAndSignalsNobody) {
+  config_.dry_run = true;
+  Restart(config_);
+  Sample();
+  Submitting(Policy{});
+  Start(1);
+  host_.swap_used = GiB(9);
+  Effects effects = Sample();
+  EXPECT_THAT(Signals(effects), IsEmpty());
+  ASSERT_EQ(All<Note>(effects).size(), 1u);
+  EXPECT_EQ(All<Note>(effects)[0].kind, "would_stop");
+  EXPECT_THAT(All<Note>(effects)[0].text, HasSubstr("dry run: SWAP_BUDGET: swap charge 9 GiB"));
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+  EXPECT_THAT(All<Note>(Sample()), IsEmpty());  // once
+  // What a user asks for is done.
+  EXPECT_THAT(Signals(Step(CancelAsked{JobId{1}})), ElementsAre(kTerm));
+}
+
+TEST_F(SchedulerTest, GraceTimeOfAStopGoesOnOverARestart) {
+  JobRecord record;
+  record.id = JobId{1};
+  record.state = JobState::kStopping;
+  record.reason = Reason::kSwapBudget;
+  record.stop_awake = now_.awake - absl::Seconds(3);
+  Restart(config_, 2);
+  Step(Restored{record});
+  EXPECT_THAT(Signals(Start(1)), ElementsAre(kTerm));  // it may never have been sent
+  Wait(absl::Seconds(2));
+  EXPECT_THAT(Signals(Step(Tick{})), ElementsAre(kKill));
+}
+
+TEST_F(SchedulerTest, ChargeGoesOnOverARestart) {
+  Sample();
+  Submitting(Policy{});
+  Start(1);
+  host_.swap_used = GiB(5);
+  const auto saves = All<Save>(Sample());
+  ASSERT_EQ(saves.size(), 1u);  // a charge that moved is written down
+  EXPECT_EQ(saves[0].record.charge, GiB(5));
+  Restart(config_, 2);
+  Step(Restored{saves[0].record});
+  Start(1);
+  host_.swap_used = GiB(8) + MiB(1);  // it went on while nobody looked
+  const Effects effects = Sample(absl::Seconds(3));
+  EXPECT_EQ(scheduler_->ledger().Of(JobId{1}).charge, GiB(8) + MiB(1));
+  EXPECT_THAT(Signals(effects), ElementsAre(kTerm));
+}
+
+TEST_F(SchedulerTest, SuspensionThatMayNotHaveBeenCarriedOutIsSentAgain) {
+  JobRecord record;
+  record.id = JobId{1};
+  record.state = JobState::kSuspended;
+  Restart(config_, 2);
+  Step(Restored{record});
+  EXPECT_THAT(Signals(Start(1)), ElementsAre(Signal::Kind::kSuspend));
+}
+
+TEST_F(SchedulerTest, SuspensionThatIsRefusedIsTakenBack) {
+  Sample();
+  SubmitMemory(GiB(1));
+  Start(1);
+  Step(SuspendAsked{JobId{1}});
+  EXPECT_EQ(StateOf(1), JobState::kSuspended);
+  Step(SignalRefused{JobId{1}, "not permitted"});
+  EXPECT_EQ(StateOf(1), JobState::kRunning);
+}
+
+// ---- Learned peaks ----
+
+TEST_F(SchedulerTest, RunTeachesItsProfileWhatItTookEvenIfNoFootprintShowsIt) {
+  Sample();
+  Submit submit;
+  submit.profile = "qwen";
+  Step(submit);
+  Start(1);
+  Holds(1, MiB(100));  // parked weights
+  Available(GiB(4));
+  host_.swap_used = GiB(1);
+  Sample();
+  const auto learned = All<Learned>(Step(Exited{JobId{1}, {0, {}, {}}, 0}));
+  ASSERT_EQ(learned.size(), 1u);
+  EXPECT_EQ(learned[0].profile, "qwen");
+  EXPECT_EQ(learned[0].run.footprint, MiB(100));
+  EXPECT_EQ(learned[0].run.true_peak, GiB(13));  // 16 - 4 + 1
+
+  usage_.clear();
+  Available(GiB(16));
+  Sample(absl::Seconds(6));
+  submit.policy.memory_auto = true;
+  const Effects effects = Step(submit);
+  ASSERT_EQ(All<core::Start>(effects).size(), 0u);
+  EXPECT_THAT(scheduler_->BlockersOf(now_, JobId{2})[0].text, HasSubstr("needs 14.3 GiB"));
+}
+
+TEST_F(SchedulerTest, RunTooShortToBeSampledTeachesNothing) {
+  Sample();
+  Submit submit;
+  submit.profile = "quick";
+  Step(submit);
+  Start(1);
+  EXPECT_THAT(All<Learned>(Step(Exited{JobId{1}, {0, {}, {}}, 0})), IsEmpty());
+  submit.policy.memory_auto = true;
+  Step(submit);
+  EXPECT_EQ(scheduler_->Find(JobId{2})->policy.memory, std::nullopt);  // unknown, not 0
+}
+
+TEST_F(SchedulerTest, RunBesideOthersTeachesItsFootprintOnly) {
+  Sample();
+  Submit submit;
+  submit.profile = "qwen";
+  submit.policy.memory = GiB(1);
+  Step(submit);
+  SubmitMemory(GiB(1));
+  Start(1);
+  Holds(1, MiB(900));
+  Sample();
+  const auto learned = All<Learned>(Step(Exited{JobId{1}, {0, {}, {}}, 0}));
+  ASSERT_EQ(learned.size(), 1u);
+  EXPECT_EQ(learned[0].run.footprint, MiB(900));
+  EXPECT_EQ(learned[0].run.true_peak, std::nullopt);
 }
 
 TEST_F(SchedulerTest, EqualEventsGiveEqualEffects) {

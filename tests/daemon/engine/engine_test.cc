@@ -109,7 +109,7 @@ class Life {
   }
   absl::StatusOr<JobView> Guard(pid_t pid, core::Policy policy = {}) {
     Promised<absl::StatusOr<JobView>> answer;
-    engine_->Guard({"guarded", "guarded", policy, pid}, [&](auto job) { answer.Set(job); });
+    engine_->Guard({"guarded", "guarded", policy, {}, pid}, [&](auto job) { answer.Set(job); });
     return answer.Get();
   }
   absl::StatusOr<JobView> ReportExit(JobId id, core::Outcome outcome) {

@@ -94,6 +94,30 @@ core::JobRecord Full() {
   record.boot_id = "boot";
   record.charge = Bytes(-12345);
   record.peak_footprint = GiB(20);
+  record.policy.memory_auto = true;
+  record.policy.time_limit = absl::Hours(2);
+  record.policy.charge_mode = core::ChargeMode::kOwn;
+  record.policy.on_over_budget = core::OverBudget::kWarn;
+  record.policy.busy = {"ollama (run|serve)", "", "comfy"};
+  record.policy.quiet_for = absl::Seconds(7);
+  record.group = "gpu";
+  record.profile = "qwen";
+  record.may_signal = false;
+  record.after = {Id(3), Id(5)};
+  record.begin_time = absl::FromUnixNanos(1'700'000'002'000'000'003);
+  record.held = true;
+  record.started_awake = absl::Seconds(11);
+  record.suspended_awake = absl::Seconds(12);
+  record.suspended_for = absl::Seconds(13);
+  record.stop_awake = absl::Seconds(14);
+  record.swap_at_charge = GiB(15);
+  record.charge_awake = absl::Seconds(16);
+  record.forgiven = GiB(1);
+  record.bypassed = 4;
+  record.true_peak = GiB(21);
+  record.available_at_start = GiB(22);
+  record.swap_at_start = GiB(2);
+  record.alone = false;
   return record;
 }
 
@@ -124,6 +148,7 @@ void ExpectSame(const core::JobRecord& a, const core::JobRecord& b) {
   EXPECT_EQ(a.boot_id, b.boot_id);
   EXPECT_EQ(a.charge, b.charge);
   EXPECT_EQ(a.peak_footprint, b.peak_footprint);
+  EXPECT_TRUE(a == b) << "a field that is not named above";
 }
 
 std::string Contents(const std::string& path) {
@@ -412,7 +437,7 @@ TEST_F(StoreTest, NothingOfAHundredThousandJobsIsFoundByWalkingThemAll) {
 
   SQLite::Database database(path_, SQLite::OPEN_READONLY);
   for (const char* sql : {kUpdateJob, kSelectJob, kSelectUnended, kListAll, kListIdsOfState,
-                          kFindEnvironment, kSelectSpec, kDropSpec}) {
+                          kFindEnvironment, kSelectSpec, kDropSpec, kTrimProfile}) {
     SQLite::Statement plan(database, std::string("EXPLAIN QUERY PLAN ") + sql);
     while (plan.executeStep()) {
       EXPECT_THAT(plan.getColumn(3).getString(), Not(HasSubstr("SCAN"))) << sql;
@@ -463,9 +488,54 @@ TEST_F(StoreTest, ANewerFileIsRefusedAndNotAByteOfItChanges) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
   EXPECT_THAT(std::string(status.message()), HasSubstr("schema 9"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("writes 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("writes 2"));
   EXPECT_TRUE(Contents(path_) == before);
   EXPECT_TRUE(Contents(path_ + "-wal") == log_before);
+}
+
+TEST_F(StoreTest, AnOlderFileIsMigratedWithItsRowsAndTheDefaultsOfWhatWasNotThere) {
+  {
+    SQLite::Database old(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    old.exec(kMigrations[0]);
+    old.exec("PRAGMA user_version = 1");
+    old.exec(
+        "INSERT INTO jobs (id, kind, name, command, working_directory, wait_free, swap_budget, "
+        "kill_free, priority, grace, state, reason, reason_text, submit_time, boot_id, charge) "
+        "VALUES (4, 0, 'old', 'true', '/', 40, 8589934592, 10, 0, 5000000000, 1, 0, '', 0, '', 0)");
+  }
+  const auto store = Open();
+  const auto rows = store->Unended();
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_THAT(*rows, SizeIs(1));
+  core::JobRecord expected;
+  expected.id = Id(4);
+  expected.name = "old";
+  expected.command = "true";
+  expected.working_directory = "/";
+  expected.submit_time = absl::UnixEpoch();
+  EXPECT_TRUE(rows->front() == expected);
+}
+
+TEST_F(StoreTest, AProfileRemembersItsLastTwentyRunsOldestFirst) {
+  {
+    const auto store = Open();
+    for (int run = 1; run <= 23; ++run) {
+      Batch batch;
+      batch.learned.push_back({"qwen", {Id(100 - run), MiB(run), std::nullopt}});
+      batch.learned.push_back({"flux", {Id(run), std::nullopt, GiB(run)}});
+      ASSERT_TRUE(store->Commit(batch).ok());
+    }
+  }
+  const auto rows = Open()->Profiles();
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_THAT(*rows, SizeIs(2 * core::Profiles::kRuns));
+  EXPECT_EQ(rows->front().profile, "qwen");
+  EXPECT_EQ(rows->front().run.id, Id(96));
+  EXPECT_EQ(rows->front().run.footprint, MiB(4));
+  EXPECT_EQ(rows->front().run.true_peak, std::nullopt);
+  EXPECT_EQ(rows->back().profile, "flux");
+  EXPECT_EQ(rows->back().run.footprint, std::nullopt);
+  EXPECT_EQ(rows->back().run.true_peak, GiB(23));
 }
 
 TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {

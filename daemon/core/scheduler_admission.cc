@@ -1,0 +1,371 @@
+// Who goes next: leases of running clients, then starts in order; bounded passing; no deadlock.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/error_reason.h"
+#include "base/text.h"
+#include "daemon/core/fault.h"
+#include "daemon/core/scheduler.h"
+
+namespace stageload::core {
+namespace {
+
+// How far above its kill_free the level must be before a lease is forced.
+constexpr double kForceMargin = 5;
+
+std::string JoinTexts(const std::vector<Blocker>& blockers) {
+  return absl::StrJoin(blockers, "; ", [](std::string* out, const Blocker& blocker) {
+    absl::StrAppend(out, Name(blocker.kind), ": ", blocker.text);
+  });
+}
+
+}  // namespace
+
+const Room& Scheduler::room() const {
+  if (room_) return *room_;
+  Room room;
+  room.host = host_;
+  if (sampled_) room.sampled_at = sampled_->awake;
+  constexpr int kFreshIntervals = 3;
+  room.max_age = kFreshIntervals * interval_;
+  room.woke_at = woke_at_;
+  room.settling = settling_;
+  if (newest_) room.recovering = recovery_.At(newest_->awake);
+  room.swap_growth = swap_window_.growth();
+  room.draining = draining_;
+  for (const auto& [id, client] : clients_) {
+    const Policy& policy = client.record.policy;
+    const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge - client.record.forgiven);
+    Bytes leased;
+    for (const LeaseId lease : client.leases) leased += leases_.at(lease).memory;
+    std::optional<Bytes> declared = policy.memory;
+    if (!client.leases.empty()) declared = declared.value_or(Bytes(0)) + leased;
+    room.active.push_back({id, declared, client.expected, client.usage.footprint,
+                           std::max(Bytes(0), policy.swap_budget - spent)});
+  }
+  room.SumUp();
+  return room_.emplace(std::move(room));
+}
+
+std::optional<Bytes> Scheduler::DeclaredBy(const JobRecord& record) const {
+  if (record.policy.memory || !record.policy.memory_auto) return record.policy.memory;
+  std::optional<Bytes> estimate = profiles_.Estimate(record.profile);
+  // What once fitted must not wait for ever for the margin on top.
+  if (const auto most = MostThatFits(config_, host_); estimate && most) {
+    estimate = std::min(*estimate, *most);
+  }
+  return estimate;
+}
+
+Demand Scheduler::DemandOfStart(const JobRecord& record) const {
+  Demand demand = DemandOf(record.policy);
+  demand.memory = DeclaredBy(record);
+  return demand;
+}
+
+Demand Scheduler::DemandOfLease(const Lease& lease) const {
+  Demand demand = DemandOf(clients_.at(lease.client).record.policy);
+  demand.memory = lease.memory;
+  demand.swap_budget = Bytes(0);
+  demand.lease_of = lease.client;
+  return demand;
+}
+
+// ---- Admitting ----
+
+void Scheduler::Admit(const Instant& now, Effects& effects) {
+  while (AdmitNext(now, effects)) {
+  }
+  ForceProgress(now, effects);
+}
+
+// Admits the first that may go, and says whether there was one. Whoever is before it waits for
+// memory: it may pass them only if it declares memory itself, and only so often.
+bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
+  if ((lease_queue_.empty() && queue_.empty()) || IsUnsettled(room(), now.awake)) return false;
+  std::vector<LeaseId> leases;  // before the one that is looked at
+  std::vector<JobId> starts;
+  const auto may_pass = [this](int bypassed) {
+    return bypassed < config_.max_bypass || IsOn(Fault::kBypassUnbounded);
+  };
+  for (const LeaseRank& rank : lease_queue_) {
+    const Lease& lease = leases_.at(rank.second);
+    if (MayStart(DemandOfLease(lease), config_, room(), now.awake)) {
+      Grant(now, lease.id, /*forced=*/false, effects);
+      Passed(leases, starts, effects);
+      return true;
+    }
+    leases.push_back(lease.id);
+    if (!may_pass(lease.bypassed) || leases.size() > kLookAhead) return false;
+  }
+  RequestQueue::Candidates candidates(queue_);
+  while (const RequestQueue::Request* request = candidates.Next()) {
+    const JobId id = request->record.id;
+    const Demand demand = DemandOfStart(request->record);
+    const bool first = leases.empty() && starts.empty();
+    if ((first || demand.memory) && MayStart(demand, config_, room(), now.awake)) {
+      AdmitStart(now, id, effects);
+      Passed(leases, starts, effects);
+      return true;
+    }
+    starts.push_back(id);
+    if (!may_pass(request->record.bypassed) || leases.size() + starts.size() > kLookAhead) break;
+  }
+  return false;
+}
+
+void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
+                       Effects& effects) {
+  for (const LeaseId id : leases) ++leases_.at(id).bypassed;
+  for (const JobId id : starts) {
+    JobRecord& record = queue_.RecordOf(id);
+    ++record.bypassed;
+    effects.emplace_back(Save{record});
+  }
+}
+
+void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
+  JobRecord record = queue_.Take(id).record;
+  record.policy.memory = DeclaredBy(record);
+  record.state = JobState::kRunning;
+  record.start_time = now.wall;
+  record.started_awake = now.awake;
+  record.available_at_start = host_.available;
+  record.swap_at_start = host_.swap_used;
+  record.swap_at_charge = host_.swap_used;
+  record.charge_awake = sampled_->awake;
+  record.alone = clients_.empty();
+  settling_.reset();
+  if (!record.policy.memory) settling_ = Room::Settling{id, now.awake};
+
+  effects.emplace_back(Save{record});
+  effects.emplace_back(Start{id, record.kind});
+  std::string text =
+      absl::StrCat(record.name, " after ", FormatSpan(now.wall - record.submit_time));
+  if (host_.level) absl::StrAppend(&text, ", ", FormatPercent(*host_.level), " available");
+  if (record.policy.memory) {
+    absl::StrAppend(&text, ", declares ", FormatBytes(*record.policy.memory));
+  }
+  Tell(effects, {"admitted", id, std::move(text)});
+
+  queue_.Occupy(record.group, 1);
+  ledger_.Add(id, record.policy.charge_mode);
+  Client& client = clients_[id];
+  client.expected = record.policy.memory;
+  client.record = std::move(record);
+  room_.reset();
+}
+
+void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
+  for (const JobId id : queue_.GivingUp(now.awake)) {
+    const absl::Duration timeout = *queue_.Find(id)->record.policy.start_timeout;
+    EndPending(
+        now, id, JobState::kNoRoom, Reason::kStartTimeout,
+        absl::StrCat("no room within ", FormatSpan(timeout), ": ", JoinTexts(BlockersOf(now, id))),
+        effects);
+  }
+  std::vector<LeaseId> late;
+  for (const auto& [id, waiting] : waiting_leases_) {
+    if (waiting.give_up && *waiting.give_up <= now.awake) late.push_back(id);
+  }
+  for (const LeaseId id : late) {
+    DenyLease(id,
+              WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                             "no room within ", FormatSpan(waiting_leases_.at(id).timeout), ": ",
+                             JoinTexts(BlockersOf(now, id)))),
+                         kAdmissionTimeout),
+              effects);
+  }
+}
+
+// ---- Leases ----
+
+void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
+  const auto refuse = [&](absl::Status status) {
+    effects.emplace_back(Refused{event.token, std::move(status)});
+  };
+  const auto found = clients_.find(event.client);
+  if (found == clients_.end() || found->second.stop) {
+    return refuse(
+        WithReason(absl::FailedPreconditionError(absl::StrCat(
+                       "client ", Value(event.client),
+                       found == clients_.end() ? " is not running" : " is being stopped")),
+                   kJobEnded));
+  }
+  if (event.memory <= Bytes(0)) {
+    return refuse(WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                 "memory_bytes: ", event.memory.count(), " is not above 0")),
+                             kInvalidField, "memory_bytes"));
+  }
+  Lease lease;
+  lease.id = next_lease_;
+  lease.client = event.client;
+  lease.stage = event.stage;
+  lease.memory = event.memory;
+  if (absl::Status status = CheckCanEverFit(DemandOfLease(lease), config_, host_); !status.ok()) {
+    return refuse(std::move(status));
+  }
+  next_lease_ = LeaseId{Value(next_lease_) + 1};
+  WaitingLease waiting;
+  waiting.rank = {-found->second.record.policy.priority, lease.id};
+  if (event.start_timeout) {
+    waiting.timeout = *event.start_timeout;
+    waiting.give_up = now.awake + waiting.timeout;
+  }
+  lease_queue_.insert(waiting.rank);
+  waiting_leases_.emplace(lease.id, waiting);
+  found->second.wanted.insert(lease.id);
+  effects.emplace_back(LeaseQueued{event.token, lease.id});
+  leases_.emplace(lease.id, std::move(lease));
+}
+
+void Scheduler::Grant(const Instant&, LeaseId id, bool forced, Effects& effects) {
+  Lease& lease = leases_.at(id);
+  lease_queue_.erase(waiting_leases_.at(id).rank);
+  waiting_leases_.erase(id);
+  lease.granted = true;
+  lease.forced = forced;
+  Client& client = clients_.at(lease.client);
+  client.wanted.erase(id);
+  client.leases.insert(id);
+  // On top of what it holds now or may come to hold already.
+  client.expected = std::max({client.expected.value_or(Bytes(0)),
+                              client.usage.footprint.value_or(Bytes(0)), Bytes(0)}) +
+                    lease.memory;
+  effects.emplace_back(LeaseGranted{id, lease.client, forced});
+  Tell(effects, {"lease_granted", lease.client,
+                 absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory),
+                              forced ? ", forced: every client waited for a lease" : "")});
+  room_.reset();
+}
+
+void Scheduler::On(const Instant&, const LeaseReleased& event, Effects& effects) {
+  const auto found = leases_.find(event.id);
+  if (found == leases_.end()) return;
+  const Lease lease = found->second;
+  if (!lease.granted) return DropLease(event.id);
+  leases_.erase(found);
+  Client& client = clients_.at(lease.client);
+  client.leases.erase(event.id);
+  client.expected = client.leases.empty()
+                        ? client.record.policy.memory
+                        : std::optional(client.expected.value_or(Bytes(0)) - lease.memory);
+  Tell(effects, {"lease_released", lease.client,
+                 absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory))});
+  room_.reset();
+}
+
+// One that waits is no longer waited for.
+void Scheduler::DropLease(LeaseId id) {
+  const auto client = clients_.find(leases_.at(id).client);
+  if (client != clients_.end()) client->second.wanted.erase(id);
+  lease_queue_.erase(waiting_leases_.at(id).rank);
+  waiting_leases_.erase(id);
+  leases_.erase(id);
+}
+
+void Scheduler::DenyLease(LeaseId id, absl::Status status, Effects& effects) {
+  const Lease lease = leases_.at(id);
+  DropLease(id);
+  Tell(effects, {"lease_denied", lease.client,
+                 absl::StrCat(lease.stage, ": ", std::string(status.message()))});
+  effects.emplace_back(LeaseDenied{id, lease.client, std::move(status)});
+}
+
+// Its client ends, or is to.
+void Scheduler::DenyWanted(Client& client, Effects& effects) {
+  const std::set<LeaseId> wanted = std::exchange(client.wanted, {});
+  const absl::Status status =
+      WithReason(absl::CancelledError(absl::StrCat("client ", Value(client.record.id), " is ",
+                                                   client.stop ? "being stopped" : "gone")),
+                 kJobEnded);
+  for (const LeaseId lease : wanted) DenyLease(lease, status, effects);
+}
+
+// Progress over deadlock: when nobody can go on before somebody else does, the oldest goes.
+bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
+  if (lease_queue_.empty() || !EveryClientWaits() || IsUnsettled(room(), now.awake)) return false;
+  for (const auto& [id, waiting] : waiting_leases_) {
+    const Client& client = clients_.at(leases_.at(id).client);
+    if (client.record.state == JobState::kSuspended) continue;
+    if (!host_.level || host_.level->value < client.record.policy.kill_free.value + kForceMargin) {
+      return false;
+    }
+    Grant(now, id, /*forced=*/true, effects);
+    return true;
+  }
+  return false;
+}
+
+// Whether each active client waits for a lease, or cannot go on either: suspended, or told to end
+// and stuck.
+bool Scheduler::EveryClientWaits() const {
+  return std::all_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+    const Client& client = entry.second;
+    if (client.stop) return client.stuck;
+    return !client.wanted.empty() || client.record.state == JobState::kSuspended;
+  });
+}
+
+// ---- Why one waits ----
+
+std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
+  const RequestQueue::Request* request = queue_.Find(id);
+  if (request == nullptr) return {};
+  std::vector<Blocker> blockers = queue_.OwnBlockersOf(now, id);
+  const bool own = !blockers.empty();
+  const Demand demand = DemandOfStart(request->record);
+  for (Blocker& blocker : FindBlockers(demand, config_, room(), now.awake)) {
+    blockers.push_back(std::move(blocker));
+  }
+  if (own) return blockers;
+  if (auto order = OrderBlocker(Value(id), demand.memory.has_value())) {
+    blockers.push_back(*std::move(order));
+  }
+  return blockers;
+}
+
+std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, LeaseId id) const {
+  const auto waiting = waiting_leases_.find(id);
+  if (waiting == waiting_leases_.end()) return {};
+  std::vector<Blocker> blockers =
+      FindBlockers(DemandOfLease(leases_.at(id)), config_, room(), now.awake);
+  const LeaseId first = lease_queue_.begin()->second;
+  if (first == id) return blockers;
+  blockers.push_back(
+      {BlockerKind::kOrder, static_cast<double>(Value(id)), static_cast<double>(Value(first)),
+       absl::StrCat("a lease of client ", Value(leases_.at(first).client), " goes first"),
+       std::nullopt});
+  return blockers;
+}
+
+// Absent for the one that goes first.
+std::optional<Blocker> Scheduler::OrderBlocker(std::int64_t own_id, bool declares) const {
+  std::string who;
+  std::int64_t first = 0;
+  int bypassed = 0;
+  if (!lease_queue_.empty()) {
+    const Lease& lease = leases_.at(lease_queue_.begin()->second);
+    first = Value(lease.client);
+    bypassed = lease.bypassed;
+    who = absl::StrCat("a lease of client ", first, " goes first");
+  } else if (const auto* request = RequestQueue::Candidates(queue_).Next()) {
+    first = Value(request->record.id);
+    bypassed = request->record.bypassed;
+    who = absl::StrCat("job ", first, " goes first");
+    if (first == own_id) return std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+  if (bypassed >= config_.max_bypass) {
+    absl::StrAppend(&who, "; it was passed ", bypassed, " times already");
+  } else if (!declares) {
+    absl::StrAppend(&who, "; only one that declares its memory may pass it");
+  }
+  return Blocker{BlockerKind::kOrder, static_cast<double>(own_id), static_cast<double>(first),
+                 std::move(who), std::nullopt};
+}
+
+}  // namespace stageload::core
