@@ -1,0 +1,69 @@
+// A recorded run as it is kept in a file: JSON lines, one of them per sample of the machine and of
+// the one process that was watched, with events between them.
+//
+// Lines need not be in time order. A recording that was killed has no "end", and its last line may
+// be cut; what is whole is read, and `notes` says what is missing. Fields and types that are not
+// known here are kept as they are.
+//
+// Threading: plain values; ReadTrace blocks its thread.
+#ifndef STAGELOAD_BASE_TRACE_H_
+#define STAGELOAD_BASE_TRACE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/units.h"
+
+namespace stageload {
+
+// `rest` holds the fields of a line that have no place of their own, as one JSON object; empty when
+// there are none. `t` is in seconds since the recording began, on a clock that stands still while
+// the machine sleeps.
+
+struct TraceStart {
+  std::string utc;                         // RFC 3339; as it stands there
+  std::optional<double> interval_seconds;  // from one sample to the next, as it was asked for
+  std::string rest;
+};
+
+struct TraceSample {
+  double t = 0;
+  std::optional<Bytes> footprint;
+  std::optional<Bytes> swap_used;
+  std::optional<Percent> level;
+  std::string rest;
+};
+
+struct TraceEvent {
+  double t = 0;      // may lie before the recording's start
+  std::string kind;  // "stage", "mark", "load", "reload", "release", or another word
+  std::string stage;
+  std::string name;
+  std::optional<Bytes> nbytes;
+  std::optional<double> seconds;
+  std::string note;
+  std::string rest;
+};
+
+struct Trace {
+  std::string path;
+  std::optional<TraceStart> start;
+  std::vector<TraceSample> samples;  // one at least; by t, and in the file's order where t is equal
+  std::vector<TraceEvent> events;    // likewise
+  std::vector<std::string> others;   // lines of types that are not known, in the file's order
+  bool ended = false;                // there is an "end"
+  std::vector<std::string> notes;    // one line each: `line 207 is cut: left out`
+};
+
+// Reads a file, a pipe too, line by line. Errors name the file, and the line where there is one:
+// NotFound, PermissionDenied and what else the system says; InvalidArgument for what is no trace
+// (binary, empty, a line that is no JSON and not the last one, a line over 1 MiB), for a value that
+// cannot be (a sample without `t`, a negative size, a level over 100), for two recordings in one
+// file, and for one without a sample.
+absl::StatusOr<Trace> ReadTrace(const std::string& path);
+
+}  // namespace stageload
+
+#endif  // STAGELOAD_BASE_TRACE_H_
