@@ -17,6 +17,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/text.h"
 
 namespace stageload {
 namespace {
@@ -30,6 +32,8 @@ constexpr int kMaxDepth = 100;
 // 300 years, and an exbibyte: whatever is above was not measured.
 constexpr double kMaxSeconds = 1e10;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
+// A gap longer than this, and than three of the recording's intervals, is worth a note.
+constexpr double kLongGapSeconds = 2;
 
 // ---- Lines ----
 
@@ -346,6 +350,36 @@ absl::Status AddLines(LineReader& lines, Trace& trace) {
   return more.status();
 }
 
+// ---- What is missing ----
+
+void NoteGaps(Trace& trace) {
+  const double interval = trace.start ? trace.start->interval_seconds.value_or(0) : 0;
+  const double usual = std::max(kLongGapSeconds, 3 * interval);
+  int gaps = 0;
+  double longest = 0;
+  double after = 0;
+  for (std::size_t i = 1; i < trace.samples.size(); ++i) {
+    const double gap = trace.samples[i].t - trace.samples[i - 1].t;
+    if (gap > usual) ++gaps;
+    if (gap <= longest) continue;
+    longest = gap;
+    after = trace.samples[i - 1].t;
+  }
+  if (gaps == 0) return;
+  const std::string where =
+      absl::StrCat(FormatSpan(absl::Seconds(longest)), " after t = ", Json(after).dump());
+  trace.notes.push_back(gaps == 1 ? absl::StrCat("no sample for ", where)
+                                  : absl::StrCat(gaps, " gaps between samples, one of ", where));
+}
+
+template <typename Has>
+void NoteMissing(Trace& trace, const char* field, Has has) {
+  const auto all = static_cast<std::ptrdiff_t>(trace.samples.size());
+  const auto missing = all - std::count_if(trace.samples.begin(), trace.samples.end(), has);
+  if (missing == 0) return;
+  trace.notes.push_back(absl::StrCat(missing, " of ", all, " samples have no \"", field, "\""));
+}
+
 template <typename Timed>
 void SortByTime(std::vector<Timed>& timed) {
   std::stable_sort(timed.begin(), timed.end(),
@@ -365,6 +399,10 @@ absl::StatusOr<Trace> ReadTrace(const std::string& path) {
   if (!trace.ended) trace.notes.push_back("the trace ends without \"end\"");
   SortByTime(trace.samples);
   SortByTime(trace.events);
+  NoteGaps(trace);
+  NoteMissing(trace, "footprint", [](const TraceSample& s) { return s.footprint.has_value(); });
+  NoteMissing(trace, "swap_used", [](const TraceSample& s) { return s.swap_used.has_value(); });
+  NoteMissing(trace, "level", [](const TraceSample& s) { return s.level.has_value(); });
   return trace;
 }
 

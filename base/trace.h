@@ -54,7 +54,9 @@ struct Trace {
   std::vector<TraceEvent> events;    // likewise
   std::vector<std::string> others;   // lines of types that are not known, in the file's order
   bool ended = false;                // there is an "end"
-  std::vector<std::string> notes;    // one line each: `line 207 is cut: left out`
+  // What a reader should know, one line each: `line 207 is cut: left out`,
+  // `no sample for 49s after t = 20.5`, `3 of 40 samples have no "level"`.
+  std::vector<std::string> notes;
 };
 
 // Reads a file, a pipe too, line by line. Errors name the file, and the line where there is one:

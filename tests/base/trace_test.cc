@@ -149,7 +149,8 @@ TEST_F(TraceFile, WithoutAnEndIsReadAndSaysSo) {
 }
 
 TEST_F(TraceFile, MayBeCutAnywhereInItsLastLine) {
-  const std::string last = R"({"type":"sample","t":1.5,"note":"a \" ü }","swap_used":22})";
+  const std::string last =
+      R"({"type":"sample","t":1.5,"note":"a \" ü }","footprint":12,"swap_used":22,"level":78})";
   for (std::size_t length = 1; length < last.size(); ++length) {
     for (const char* after : {"", "\n"}) {
       const Trace trace = Read(kStart + kFirst + kSecond + last.substr(0, length) + after);
@@ -170,13 +171,36 @@ TEST_F(TraceFile, MayEndInZerosThatACrashLeft) {
 
 TEST_F(TraceFile, MayHaveBlankLinesAndWindowsLineEnds) {
   const Trace trace = Read("\n" + kStart + "  \t \r\n" +
-                           R"({"type":"sample","t":0.5,"swap_used":20})"
+                           R"({"type":"sample","t":0.5,"footprint":10,"swap_used":20,"level":80})"
                            "\r\n\r\n" +
                            kEnd + "\n\n");
   EXPECT_THAT(Times(trace), ElementsAre(0.5));
   EXPECT_THAT(trace.notes, IsEmpty());
   EXPECT_THAT(Error(kFirst + "\n\nwhat\n" + kSecond), StartsWith("run.jsonl:4: "))
       << "blank lines count";
+}
+
+TEST_F(TraceFile, SaysWhereItHasALongGap) {
+  const auto notes = [&](const std::vector<std::string>& times) {
+    std::string bytes = kStart + kEnd;  // an interval of 0.5 s
+    for (const std::string& t : times) {
+      bytes +=
+          "{\"type\":\"sample\",\"t\":" + t + R"(,"footprint":1,"swap_used":1,"level":1})" + "\n";
+    }
+    return Read(bytes).notes;
+  };
+  EXPECT_THAT(notes({"0.0", "2.0", "4.0"}), IsEmpty());
+  EXPECT_THAT(notes({"0.0", "20.5", "69.5"}),
+              ElementsAre("2 gaps between samples, one of 49s after t = 20.5"));
+  EXPECT_THAT(notes({"0.0", "5.4"}), ElementsAre("no sample for 5.4s after t = 0.0"));
+}
+
+TEST_F(TraceFile, SaysWhichValuesAreMissing) {
+  const Trace trace = Read(kFirst +
+                           R"({"type":"sample","t":1,"footprint":1,"level":2})"
+                           "\n" +
+                           kEnd);
+  EXPECT_THAT(trace.notes, ElementsAre("1 of 2 samples have no \"swap_used\""));
 }
 
 TEST_F(TraceFile, ThatIsNoTraceIsRefusedWithTheReason) {
