@@ -262,8 +262,16 @@ absl::Status AddEvent(Fields& fields, Trace& trace) {
   return fields.status();
 }
 
+// The JSON library's printer finds bytes that are no UTF-8.
+bool IsUtf8(std::string_view line) {
+  const Json text(line);
+  return text.dump(-1, ' ', false, Json::error_handler_t::ignore) ==
+         text.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 absl::Status NotJson(std::string_view line) {
-  if (HasControlBytes(line)) return absl::InvalidArgumentError("binary data, not a trace");
+  if (HasControlBytes(line) || !IsUtf8(line))
+    return absl::InvalidArgumentError("binary data, not a trace");
   const absl::string_view text(line.data(), line.size());
   const bool nan = absl::StrContains(text, "NaN") || absl::StrContains(text, "Infinity");
   return absl::InvalidArgumentError(nan ? "no JSON: NaN and Infinity are no JSON numbers"

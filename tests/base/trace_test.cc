@@ -210,6 +210,8 @@ TEST_F(TraceFile, ThatIsNoTraceIsRefusedWithTheReason) {
   EXPECT_EQ(Error(kStart.substr(0, 20)), "run.jsonl: no sample in 1 line; line 1 is cut: left out");
   EXPECT_EQ(Error(std::string("\x1f\x8b\x08\x00\x01\x02 {", 8)),
             "run.jsonl:1: binary data, not a trace");
+  EXPECT_EQ(Error("\x89PNG\r\n\x1a\n"), "run.jsonl:1: binary data, not a trace");
+  EXPECT_THAT(Error("Größe: 5\n"), StartsWith("run.jsonl:1: no JSON"));
   EXPECT_EQ(Error(std::string(5000, '\0')), "run.jsonl:1: binary data, not a trace");
   EXPECT_EQ(Error(std::string(3 << 20, '\x01')), "run.jsonl:1: binary data, not a trace");
   EXPECT_EQ(Error("# Recorded runs\n\nOn a real machine.\n"),
