@@ -43,6 +43,7 @@ void AddWait(CLI::App& app, Invocation& invocation);
 void AddCancel(CLI::App& app, Invocation& invocation);
 void AddStatus(CLI::App& app, Invocation& invocation);
 void AddWatch(CLI::App& app, Invocation& invocation);
+void AddSimulate(CLI::App& app, Invocation& invocation);
 void AddVersion(CLI::App& app, Invocation& invocation);
 void AddDaemon(CLI::App& app, Invocation& invocation);
 

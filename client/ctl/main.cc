@@ -41,6 +41,7 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddCancel(app, invocation);
   AddStatus(app, invocation);
   AddWatch(app, invocation);
+  AddSimulate(app, invocation);
   AddDaemon(app, invocation);
   AddVersion(app, invocation);
 }
