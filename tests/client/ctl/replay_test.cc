@@ -12,6 +12,7 @@
 namespace stageload::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -148,7 +149,7 @@ TEST(Replay, DoesNotCallSwapWithinTheBudgetAnOvershoot) {
 TEST(Replay, ChargesGrowthOverAGapSinceTheRecorderOnlyStoodStill) {
   const Trace trace = Of({At(0, 80, GiB(1)), At(0.5, 80, GiB(1)), At(49.5, 70, GiB(10))});
   const Replay replay = Played(trace, Budget(GiB(8)));
-  EXPECT_THAT(Words(replay), ElementsAre("admit 0", "stop 49.5 SWAP_BUDGET"));
+  ASSERT_THAT(Words(replay), ElementsAre("admit 0", "stop 49.5 SWAP_BUDGET"));
   EXPECT_EQ(replay.decisions.back().charge, GiB(9));
   EXPECT_EQ(replay.overshoot, GiB(1));
 }
@@ -159,14 +160,14 @@ TEST(Replay, TakesTheFirstSampleAfterAGapAsFresh) {
 }
 
 TEST(Replay, CountsTheBudgetFromTheSampleThatAdmits) {
-  const Trace trace = Of({At(0, 39, GiB(1)), At(1, 39, GiB(4)), At(2, 40, GiB(4)),
-                          At(3, 60, GiB(5)), At(4, 60, GiB(7)), At(5, 60, GiB(6))});
+  const Trace trace = Of({At(0, 39, GiB(1)), At(20, 39, GiB(4)), At(40, 40, GiB(4)),
+                          At(41, 60, GiB(5)), At(42, 60, GiB(7)), At(43, 60, GiB(6))});
   const Replay replay = Played(trace, Budget(GiB(2)));
-  EXPECT_THAT(Words(replay), ElementsAre("admit 2", "stop 4 SWAP_BUDGET"));
+  ASSERT_THAT(Words(replay), ElementsAre("admit 40", "stop 42 SWAP_BUDGET"));
   EXPECT_EQ(replay.decisions.back().charge, GiB(3));
   EXPECT_EQ(replay.overshoot, GiB(1));
-  EXPECT_THAT(replay.notes, ElementsAre("admitted after a wait; at the first sample: LEVEL: 39 % "
-                                        "available, needs 40 %"));
+  EXPECT_THAT(replay.notes,
+              ElementsAre(StartsWith("admitted after a wait; at the first sample: LEVEL: 39 %")));
 }
 
 TEST(Replay, SaysWhyACommandIsNeverAdmitted) {
@@ -174,8 +175,8 @@ TEST(Replay, SaysWhyACommandIsNeverAdmitted) {
   const Replay replay = Played(trace, Budget(GiB(2)));
   EXPECT_THAT(replay.decisions, IsEmpty());
   EXPECT_EQ(replay.overshoot, Bytes(0));
-  EXPECT_THAT(replay.notes, ElementsAre("never admitted; at the last sample: LEVEL: 39.5 % "
-                                        "available, needs 40 %"));
+  EXPECT_THAT(replay.notes, ElementsAre(AllOf(StartsWith("never admitted; at the last sample: "),
+                                              HasSubstr("LEVEL: 39.5 %"))));
 }
 
 TEST(Replay, StopsForLowMemoryAfterASecondOfIt) {
@@ -184,7 +185,7 @@ TEST(Replay, StopsForLowMemoryAfterASecondOfIt) {
   const Trace trace = Of({At(0, 80, GiB(1)), At(1, 19, GiB(1)), At(1.5, 19, GiB(1)),
                           At(2, 19, GiB(1)), At(2.5, 5, GiB(12))});
   const Replay replay = Played(trace, policy);
-  EXPECT_THAT(Words(replay), ElementsAre("admit 0", "stop 2 LOW_MEMORY"));
+  ASSERT_THAT(Words(replay), ElementsAre("admit 0", "stop 2 LOW_MEMORY"));
   EXPECT_EQ(replay.decisions.back().level, Percent{19});
   EXPECT_EQ(replay.overshoot, GiB(3));
 }
@@ -209,7 +210,7 @@ TEST(Replay, GoesOnOverSamplesWithoutALevelOrSwap) {
   const Trace trace = Of({At(0, std::nullopt, GiB(1)), At(1, 80, std::nullopt),
                           At(2, std::nullopt, std::nullopt), At(3, std::nullopt, GiB(12))});
   const Replay replay = Played(trace, Budget(GiB(8)));
-  EXPECT_THAT(Words(replay), ElementsAre("admit 1", "stop 3 SWAP_BUDGET"));
+  ASSERT_THAT(Words(replay), ElementsAre("admit 1", "stop 3 SWAP_BUDGET"));
   EXPECT_EQ(replay.decisions.front().swap_used, std::nullopt);
   EXPECT_EQ(replay.decisions.back().level, std::nullopt);
   EXPECT_EQ(replay.decisions.back().charge, GiB(11));
@@ -219,7 +220,7 @@ TEST(Replay, GoesOnOverSamplesWithoutALevelOrSwap) {
 TEST(Replay, CountsFromTheFirstSwapReadingWhereThereWasNoneBefore) {
   const Trace trace = Of({At(0, 80, std::nullopt), At(1, 80, GiB(5)), At(2, 80, GiB(14))});
   const Replay replay = Played(trace, Budget(GiB(8)));
-  EXPECT_THAT(Words(replay), ElementsAre("admit 0", "stop 2 SWAP_BUDGET"));
+  ASSERT_THAT(Words(replay), ElementsAre("admit 0", "stop 2 SWAP_BUDGET"));
   EXPECT_EQ(replay.decisions.back().charge, GiB(9));
   EXPECT_EQ(replay.overshoot, GiB(1));
 }
