@@ -32,24 +32,36 @@ constexpr char kNotes[] =
 struct Options {
   std::vector<std::string> traces;
   AdmissionOptions admission;
+  std::string on_over_budget = "stop";
   std::string sweep;
   bool json = false;
 };
 
-absl::StatusOr<core::Policy> ReadPolicy(const AdmissionOptions& options) {
-  const absl::StatusOr<v1::Policy> given = ToPolicy(options);
+absl::StatusOr<core::OverBudget> ParseOverBudget(const std::string& text) {
+  if (text == "stop") return core::OverBudget::kStop;
+  if (text == "suspend") return core::OverBudget::kSuspend;
+  if (text == "warn") return core::OverBudget::kWarn;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--on-over-budget: \"", text, "\": write stop, suspend or warn"));
+}
+
+absl::StatusOr<core::Policy> ReadPolicy(const Options& options) {
+  const absl::StatusOr<v1::Policy> given = ToPolicy(options.admission);
   if (!given.ok()) return given.status();
+  const absl::StatusOr<core::OverBudget> over_budget = ParseOverBudget(options.on_over_budget);
+  if (!over_budget.ok()) return over_budget.status();
   core::Policy policy;
   if (given->has_wait_free_percent()) policy.wait_free = Percent{given->wait_free_percent()};
   if (given->has_swap_budget_bytes()) policy.swap_budget = Bytes(given->swap_budget_bytes());
   if (given->has_swap_limit_bytes()) policy.swap_limit = Bytes(given->swap_limit_bytes());
   if (given->has_kill_free_percent()) policy.kill_free = Percent{given->kill_free_percent()};
+  policy.on_over_budget = *over_budget;
   return policy;
 }
 
 // The policy in one step, where nothing is swept.
 absl::StatusOr<Sweep> ReadSweep(const CLI::App& command, const Options& options) {
-  const absl::StatusOr<core::Policy> policy = ReadPolicy(options.admission);
+  const absl::StatusOr<core::Policy> policy = ReadPolicy(options);
   if (!policy.ok()) return policy.status();
   if (options.sweep.empty()) return Sweep{"", {{"", *policy}}};
   absl::StatusOr<Sweep> sweep = ParseSweep(options.sweep, *policy);
@@ -137,19 +149,24 @@ int Simulate(const Invocation& invocation, const CLI::App& command, const Option
   return traces.size() == options.traces.size() ? kExitOk : kExitOther;
 }
 
-void AddPolicyOptions(CLI::App& command, AdmissionOptions& options) {
+void AddPolicyOptions(CLI::App& command, Options& options) {
   const auto add = [&](const char* name, std::optional<std::string>& value, const char* type,
                        const char* help) {
     command.add_option(name, value, help)->type_name(type)->group("Policy");
   };
-  add("--wait-free", options.wait_free, "PCT",
+  add("--wait-free", options.admission.wait_free, "PCT",
       "admit only while at least this much memory is available (40)");
-  add("--swap-budget", options.swap_budget, "SIZE",
-      "what happens over this much swap put down to it is --on-over-budget (8G)");
-  add("--swap-limit", options.swap_limit, "SIZE",
+  add("--swap-budget", options.admission.swap_budget, "SIZE",
+      "stop it once the swap put down to it is over this (8G)");
+  add("--swap-limit", options.admission.swap_limit, "SIZE",
       "stop it while the whole machine's swap is over this (none)");
-  add("--kill-free", options.kill_free, "PCT",
+  add("--kill-free", options.admission.kill_free, "PCT",
       "stop it while less memory than this is available (10)");
+  command
+      .add_option("--on-over-budget", options.on_over_budget,
+                  "what to do over the swap budget: stop, suspend or warn (stop)")
+      ->type_name("WHAT")
+      ->group("Policy");
 }
 
 }  // namespace
@@ -161,7 +178,7 @@ void AddSimulate(CLI::App& app, Invocation& invocation) {
   command->add_option("traces", options->traces, "the recordings, JSON lines")
       ->required()
       ->type_name("TRACE");
-  AddPolicyOptions(*command, options->admission);
+  AddPolicyOptions(*command, *options);
   command
       ->add_option(
           "--sweep", options->sweep,

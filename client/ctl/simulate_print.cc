@@ -40,11 +40,25 @@ Json ToJson(const Decision& decision) {
               {"charge", decision.charge.count()}};
 }
 
+// As the API spells it.
+const char* Name(core::OverBudget over_budget) {
+  switch (over_budget) {
+    case core::OverBudget::kStop:
+      return "STOP";
+    case core::OverBudget::kSuspend:
+      return "SUSPEND";
+    case core::OverBudget::kWarn:
+      return "WARN";
+  }
+  return "?";
+}
+
 Json ToJson(const core::Policy& policy) {
   Json json{{"wait_free_percent", Number(policy.wait_free.value)},
             {"swap_budget_bytes", policy.swap_budget.count()}};
   if (policy.swap_limit) json["swap_limit_bytes"] = policy.swap_limit->count();
   json["kill_free_percent"] = Number(policy.kill_free.value);
+  json["on_over_budget"] = Name(policy.on_over_budget);
   return json;
 }
 
@@ -117,8 +131,9 @@ Table DecisionTable(const Replay& replay) {
 std::string Conclusion(const SimulatedRun& run) {
   if (run.replay.decisions.empty()) return "Never admitted.";
   const std::string budget = FormatBytes(run.policy.swap_budget);
-  const bool stopped = Find(run.replay, Action::kStop) != nullptr;
-  const std::string subject = stopped ? "Stopped. From then on swap" : "Not stopped. Swap";
+  const char* subject = "Not stopped. Swap";
+  if (Find(run.replay, Action::kSuspend) != nullptr) subject = "Suspended, not stopped. Swap";
+  if (Find(run.replay, Action::kStop) != nullptr) subject = "Stopped. From then on swap";
   if (run.replay.overshoot == Bytes(0)) {
     return absl::StrCat(subject, " stayed within the budget of ", budget, ".");
   }

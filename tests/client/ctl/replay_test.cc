@@ -206,6 +206,30 @@ TEST(Replay, StopsOverASwapLimitAndRefusesOneThatTheBudgetNeverFitsUnder) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("never fits"));
 }
 
+TEST(Replay, SuspendsOverTheBudgetWhereAskedTo) {
+  core::Policy policy = Budget(GiB(2));
+  policy.on_over_budget = core::OverBudget::kSuspend;
+  policy.kill_free = Percent{20};
+  const Trace trace = Of({At(0, 80, GiB(1)), At(1, 60, GiB(4)), At(2, 60, GiB(6)),
+                          At(3, 15, GiB(7)), At(4, 15, GiB(7)), At(5, 15, GiB(9))});
+  const Replay replay = Played(trace, policy);
+  ASSERT_THAT(Words(replay), ElementsAre("admit 0", "suspend 1 SWAP_BUDGET", "stop 4 LOW_MEMORY"))
+      << "it still holds its memory";
+  EXPECT_EQ(replay.decisions[1].charge, GiB(3));
+  EXPECT_EQ(replay.overshoot, GiB(6));
+}
+
+TEST(Replay, OnlyWarnsOverTheBudgetWhereAskedTo) {
+  core::Policy policy = Budget(GiB(10));
+  policy.on_over_budget = core::OverBudget::kWarn;
+  const Trace trace = Of({At(0, 80, GiB(1)), At(1, 60, GiB(10)), At(2, 60, GiB(12)),
+                          At(3, 60, GiB(15)), At(4, 60, GiB(3))});
+  const Replay replay = Played(trace, policy);
+  EXPECT_THAT(Words(replay), ElementsAre("admit 0", "warn 1 SWAP_BUDGET", "warn 2 SWAP_BUDGET"))
+      << "at 80 % of it, and over it";
+  EXPECT_EQ(replay.overshoot, GiB(4));
+}
+
 TEST(Replay, GoesOnOverSamplesWithoutALevelOrSwap) {
   const Trace trace = Of({At(0, std::nullopt, GiB(1)), At(1, 80, std::nullopt),
                           At(2, std::nullopt, std::nullopt), At(3, std::nullopt, GiB(12))});

@@ -174,6 +174,28 @@ TEST_F(Simulate, SaysOfASweptValueThatItWouldBeRefusedOrNeverAdmitted) {
   EXPECT_EQ(Run({path, "--swap-budget", "600", "--swap-limit", "500"}).code, 2);
 }
 
+TEST_F(Simulate, DoesOverTheBudgetWhatItIsAskedTo) {
+  const std::string path = Write("grow.jsonl", kGrowing);
+  const std::vector<std::string> budget = {path, "--swap-budget", "1000", "--on-over-budget"};
+  const auto with = [&](const std::string& what) {
+    std::vector<std::string> arguments = budget;
+    arguments.push_back(what);
+    return arguments;
+  };
+  const json suspended = RunJson(with("suspend"));
+  EXPECT_EQ(Ending(suspended[0]), "suspend 1.25 SWAP_BUDGET overshoot 2500");
+  EXPECT_EQ(suspended[0].at("policy").at("on_over_budget"), "SUSPEND");
+  EXPECT_EQ(Ending(RunJson(with("warn"))[0]), "warn 1.25 SWAP_BUDGET overshoot 2500");
+  EXPECT_EQ(Ending(RunJson(with("stop"))[0]), "stop 1.25 SWAP_BUDGET overshoot 2500");
+  EXPECT_THAT(Run(with("suspend")).out,
+              AllOf(HasSubstr("1.25  suspend"), HasSubstr("Suspended, not stopped. ")));
+  const Result table = Run({path, path, "--swap-budget", "1000", "--on-over-budget", "suspend"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr(" SUSPENDED "), HasSubstr("SWAP_BUDGET")));
+  const Result wrong = Run(with("pause"));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("\"pause\": write stop, suspend or warn"));
+}
+
 TEST_F(Simulate, ReadsWhatIsWholeOfATraceAndSaysWhatIsNot) {
   const std::string cut = Write("cut.jsonl", kGrowing.substr(0, kGrowing.size() - kEnd.size() - 9));
   const Result result = Run({cut, "--swap-budget", "1000"});
