@@ -154,6 +154,13 @@ TEST(Replay, ChargesGrowthOverAGapSinceTheRecorderOnlyStoodStill) {
   EXPECT_EQ(replay.overshoot, GiB(1));
 }
 
+TEST(Replay, ChargesNothingOverAGapOfMinutesAsTheDaemonWouldNot) {
+  const Trace trace = Of({At(0, 80, GiB(1)), At(180, 80, GiB(10)), At(181, 80, GiB(11))});
+  const Replay replay = Played(trace, Budget(GiB(8)));
+  EXPECT_THAT(Words(replay), ElementsAre("admit 0"));
+  EXPECT_EQ(replay.overshoot, GiB(2)) << "the recording says what it says";
+}
+
 TEST(Replay, TakesTheFirstSampleAfterAGapAsFresh) {
   const Trace trace = Of({At(0, 10, GiB(1)), At(49, 80, GiB(1))});
   EXPECT_THAT(Words(Played(trace, Budget(GiB(8)))), ElementsAre("admit 49"));
