@@ -311,7 +311,7 @@ absl::Status Wrong(const Trace& trace, int line, const absl::Status& status) {
 // The next line that is not blank; false at the end of the file.
 absl::StatusOr<bool> NextLine(LineReader& lines, const Trace& trace, std::string& line) {
   while (true) {
-    const absl::StatusOr<bool> more = lines.Next(line);
+    absl::StatusOr<bool> more = lines.Next(line);
     if (!more.ok() || !*more) return more;
     if (line.size() > kMaxLine) {
       return Wrong(
@@ -404,7 +404,7 @@ absl::StatusOr<Trace> ReadTrace(const std::string& path) {
   if (status.ok()) status = AddLines(lines, trace);
   if (!status.ok()) return status;
   if (trace.samples.empty()) return Empty(trace, lines.number());
-  if (!trace.ended) trace.notes.push_back("the trace ends without \"end\"");
+  if (!trace.ended) trace.notes.emplace_back("the trace ends without \"end\"");
   SortByTime(trace.samples);
   SortByTime(trace.events);
   NoteGaps(trace);

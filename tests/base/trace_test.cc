@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/fixture.h"
 
 namespace stageload {
@@ -26,7 +27,7 @@ using testing::StartsWith;
 class TraceFile : public testing::Test {
  protected:
   std::string Write(const std::string& bytes) {
-    const std::string path = folder_.path() + "/run.jsonl";
+    std::string path = folder_.path() + "/run.jsonl";
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
@@ -151,9 +152,10 @@ TEST_F(TraceFile, WithoutAnEndIsReadAndSaysSo) {
 TEST_F(TraceFile, MayBeCutAnywhereInItsLastLine) {
   const std::string last =
       R"({"type":"sample","t":1.5,"note":"a \" ü }","footprint":12,"swap_used":22,"level":78})";
+  const std::string before = kStart + kFirst + kSecond;
   for (std::size_t length = 1; length < last.size(); ++length) {
     for (const char* after : {"", "\n"}) {
-      const Trace trace = Read(kStart + kFirst + kSecond + last.substr(0, length) + after);
+      const Trace trace = Read(absl::StrCat(before, last.substr(0, length), after));
       EXPECT_THAT(Times(trace), ElementsAre(0.5, 1.0)) << length;
       EXPECT_THAT(trace.notes,
                   ElementsAre("line 4 is cut: left out", "the trace ends without \"end\""));

@@ -18,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -26,7 +25,7 @@ using testing::StartsWith;
 class Simulate : public testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& bytes) {
-    const std::string path = folder_.path() + "/" + name;
+    std::string path = folder_.path() + "/" + name;
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
@@ -35,7 +34,7 @@ class Simulate : public testing::Test {
     return RunProgram(home(), std::move(arguments));
   }
   json RunJson(std::vector<std::string> arguments) {
-    arguments.push_back("--json");
+    arguments.emplace_back("--json");
     const Result result = Run(std::move(arguments));
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.err, "");
