@@ -148,7 +148,10 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   effects.emplace_back(Accepted{event.token, record.id});
   Tell(effects,
        {event.kind == JobKind::kSession ? "registered" : "submitted", record.id, record.name});
-  if (event.kind == JobKind::kSession) return RestoreClient(now, record);
+  if (event.kind == JobKind::kSession) {
+    AddClient(std::move(record));
+    return;
+  }
   AddPending(now, std::move(record), std::nullopt, event.ended_parents, effects);
 }
 
@@ -193,25 +196,45 @@ void Scheduler::On(const Instant&, const ProfileRestored& event, Effects&) {
   profiles_.Add(event.profile, event.run);
 }
 
-// An active client, of this daemon or of the one before.
-void Scheduler::RestoreClient(const Instant& now, const JobRecord& record) {
-  Client& client = clients_[record.id];
-  client.record = record;
+Scheduler::Client& Scheduler::AddClient(JobRecord record) {
+  const JobId id = record.id;
+  ledger_.Add(id, record.policy.charge_mode, record.charge);
+  queue_.Occupy(record.group, 1);
+  room_.reset();
+  Client& client = clients_[id];
   client.saved_charge = record.charge;
+  client.expected = record.policy.memory;
+  client.record = std::move(record);
+  return client;
+}
+
+void Scheduler::RestoreClient(const Instant& now, JobRecord record) {
+  if (record.boot_id.empty()) {
+    // No process of it was ever seen, so its moments may be those of another boot.
+    record.started_awake = now.awake;
+    if (record.suspended_awake) record.suspended_awake = now.awake;
+    record.suspended_for = absl::ZeroDuration();
+    record.stop_awake.reset();
+    record.charge_awake.reset();
+    record.available_at_start.reset();
+    record.swap_at_start.reset();
+  }
   if (record.swap_at_charge && record.charge_awake && *record.charge_awake <= now.awake) {
     const absl::Duration since = now.awake - *record.charge_awake;
     ledger_.Resume({now.awake - since, now.continuous - since, now.wall - since},
                    *record.swap_at_charge);
   }
-  client.expected = record.policy.memory;
-  ledger_.Add(record.id, record.policy.charge_mode, record.charge);
-  queue_.Occupy(record.group, 1);
-  room_.reset();
-  if (record.state != JobState::kStopping) return;
+  if (!record.policy.memory && record.kind != JobKind::kSession && record.started_awake &&
+      *record.started_awake > (settling_ ? settling_->since : -absl::InfiniteDuration())) {
+    settling_ = Room::Settling{record.id, *record.started_awake};
+  }
+  Client& client = AddClient(std::move(record));
+  client.restored = true;
+  if (client.record.state != JobState::kStopping) return;
   // SIGTERM is sent again once its processes are found: it may never have been.
   client.stop = Stop{};
-  client.stop->host_level = record.reason == Reason::kLowMemory;
-  client.stop->charge = record.charge;
+  client.stop->host_level = client.record.reason == Reason::kLowMemory;
+  client.stop->charge = client.record.charge;
 }
 
 void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
@@ -226,6 +249,8 @@ void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
     Terminate(now, client, effects);
   } else if (client.record.state == JobState::kSuspended) {
     effects.emplace_back(Signal{event.id, Signal::Kind::kSuspend});
+  } else if (client.restored) {
+    effects.emplace_back(Signal{event.id, Signal::Kind::kContinue});
   }
 }
 

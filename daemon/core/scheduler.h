@@ -115,6 +115,7 @@ class Scheduler {
     Usage usage;
     int processes = 0;
     LowLevel low_level;
+    bool restored = false;  // it ran under the daemon before
     bool warned = false;
     bool over_budget_told = false;  // of on_over_budget = warn
     bool would_stop = false;        // said in a dry run
@@ -159,7 +160,8 @@ class Scheduler {
   absl::Status CheckSubmit(const Submit& event) const;
   void AddPending(const Instant& now, JobRecord record, std::optional<absl::Duration> give_up,
                   const std::vector<EndedParent>& ended, Effects& effects);
-  void RestoreClient(const Instant& now, const JobRecord& record);
+  Client& AddClient(JobRecord record);
+  void RestoreClient(const Instant& now, JobRecord record);
   void ReadSample(const Instant& now, const Sample& sample, Effects& effects);
   void TakeReadings(const Instant& now, const Sample& sample, Effects& effects);
   void SaveCharges(Effects& effects);

@@ -150,12 +150,7 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   }
   Tell(effects, {"admitted", id, std::move(text)});
 
-  queue_.Occupy(record.group, 1);
-  ledger_.Add(id, record.policy.charge_mode);
-  Client& client = clients_[id];
-  client.expected = record.policy.memory;
-  client.record = std::move(record);
-  room_.reset();
+  AddClient(std::move(record));
 }
 
 void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {

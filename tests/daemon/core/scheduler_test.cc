@@ -784,6 +784,7 @@ TEST_F(SchedulerTest, GraceTimeOfAStopGoesOnOverARestart) {
   record.id = JobId{1};
   record.state = JobState::kStopping;
   record.reason = Reason::kSwapBudget;
+  record.boot_id = "boot";
   record.stop_awake = now_.awake - absl::Seconds(3);
   Restart(config_, 2);
   Step(Restored{record});
@@ -816,6 +817,51 @@ TEST_F(SchedulerTest, SuspensionThatMayNotHaveBeenCarriedOutIsSentAgain) {
   Restart(config_, 2);
   Step(Restored{record});
   EXPECT_THAT(Signals(Start(1)), ElementsAre(Signal::Kind::kSuspend));
+}
+
+TEST_F(SchedulerTest, ResumeThatMayNotHaveBeenCarriedOutIsSentAgain) {
+  JobRecord record;
+  record.id = JobId{1};
+  record.state = JobState::kRunning;
+  Restart(config_, 2);
+  Step(Restored{record});
+  EXPECT_THAT(Signals(Start(1)), ElementsAre(Signal::Kind::kContinue));
+  SubmitMemory(GiB(1));
+  Sample();
+  EXPECT_THAT(Signals(Start(2)), IsEmpty());
+}
+
+TEST_F(SchedulerTest, MomentsOfAnAdmissionBeforeAnotherBootDoNotCount) {
+  JobRecord record;  // admitted, but no process of it was ever seen
+  record.id = JobId{1};
+  record.state = JobState::kRunning;
+  record.policy.time_limit = absl::Seconds(60);
+  record.started_awake = absl::Hours(100);
+  record.charge_awake = absl::Hours(100);
+  record.swap_at_charge = GiB(9);
+  Restart(config_, 2);
+  Step(Restored{record});
+  Start(1);
+  EXPECT_EQ(scheduler_->NextDeadline(), now_.awake + absl::Seconds(60));
+  Sample();
+  EXPECT_EQ(scheduler_->ledger().Of(JobId{1}).charge, Bytes(0));
+}
+
+TEST_F(SchedulerTest, SettleTimeGoesOnOverARestart) {
+  config_.settle = absl::Seconds(15);
+  Restart(config_);
+  Sample();
+  Submitting(Policy{});
+  Start(1);
+  const JobRecord record = *scheduler_->Find(JobId{1});
+  Wait(absl::Seconds(5));
+  Restart(config_, 2);
+  Step(Restored{record});
+  Sample();
+  SubmitMemory(GiB(1));
+  EXPECT_THAT(BlockersOf(2), ElementsAre(BlockerKind::kSettling));
+  Sample(absl::Seconds(10));
+  EXPECT_EQ(StateOf(2), JobState::kRunning);
 }
 
 TEST_F(SchedulerTest, SuspensionThatIsRefusedIsTakenBack) {
