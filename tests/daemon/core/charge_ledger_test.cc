@@ -138,5 +138,88 @@ TEST(ChargeLedger, ChargesAlwaysSumToTheGrowthToTheLastByte) {
   }
 }
 
+TEST(ChargeLedger, OwnModeCountsOnlyWhatItsSwappedBytesAccountForAndTheRestIsNobodys) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kOwn);
+  ledger.Add(kB, ChargeMode::kSystem);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9), GiB(0)), Holds(kB, GiB(9), GiB(0))});
+  // A swapped 1 GiB of its own; B nothing: by the weights all 4 GiB are A's.
+  ledger.Observe(At(1), GiB(4), {Holds(kA, GiB(9), GiB(1)), Holds(kB, GiB(9), GiB(0))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(1));
+  EXPECT_EQ(ledger.Of(kB).charge, GiB(0));
+  EXPECT_EQ(ledger.unattributed(), GiB(3));
+  // What comes back is given to whoever holds it, nobody included.
+  ledger.Observe(At(2), GiB(0), {Holds(kA, GiB(9), GiB(0)), Holds(kB, GiB(9), GiB(0))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(0));
+  EXPECT_EQ(ledger.unattributed(), GiB(0));
+}
+
+TEST(ChargeLedger, OwnModeIsNoWayOutWhereOwnBytesCannotBeRead) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kOwn);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9))});
+  ledger.Observe(At(1), GiB(4), {Holds(kA, GiB(9))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(4));
+  EXPECT_EQ(ledger.Of(kA).own_growth, std::nullopt);
+}
+
+TEST(ChargeLedger, WhatAClientGivesBackAfterItsEndIsNoCreditToTheOthers) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9), GiB(0)), Holds(kB, GiB(9), GiB(0))});
+  ledger.Observe(At(1), GiB(8), {Holds(kA, GiB(9), GiB(6)), Holds(kB, GiB(9), GiB(2))});
+  ledger.Remove(kA);
+  ledger.Observe(At(2), GiB(1), {Holds(kB, GiB(9), GiB(1))});
+  EXPECT_EQ(ledger.retired(), GiB(0));
+  EXPECT_EQ(ledger.Of(kB).charge, GiB(1));  // 6 of the 7 GiB were A's
+}
+
+TEST(ChargeLedger, WhatIsGivenBackLaterThanHalfAMinuteIsSharedByThoseWhoAreThere) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Add(kB, ChargeMode::kSystem);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9)), Holds(kB, GiB(9))});
+  ledger.Observe(At(1), GiB(8), {Holds(kA, GiB(13)), Holds(kB, GiB(13))});
+  ledger.Remove(kA);
+  ledger.Observe(At(32), GiB(8), {Holds(kB, GiB(9))});
+  ledger.Observe(At(33), GiB(6), {Holds(kB, GiB(9))});
+  EXPECT_EQ(ledger.retired(), GiB(4));
+  EXPECT_EQ(ledger.Of(kB).charge, GiB(2));
+}
+
+TEST(ChargeLedger, ClientAloneIsChargedExactlyWhateverTheOnesBeforeItLeft) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kOwn);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(9), GiB(0))});
+  ledger.Observe(At(1), GiB(8), {Holds(kA, GiB(9), GiB(1))});
+  ledger.Remove(kA);
+  ledger.Add(kB, ChargeMode::kSystem);
+  ledger.Observe(At(2), GiB(5), {Holds(kB, GiB(1))});
+  EXPECT_EQ(ledger.Of(kB).charge, -GiB(3));
+  ledger.Observe(At(3), GiB(9), {Holds(kB, GiB(1))});
+  EXPECT_EQ(ledger.Of(kB).charge, GiB(1));
+  EXPECT_EQ(ledger.total_growth(), ledger.Of(kB).charge + ledger.retired() + ledger.unattributed());
+}
+
+TEST(ChargeLedger, ContinuesFromWhatTheDaemonBeforeReadLast) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kSystem, GiB(2));
+  ledger.Resume(At(10), GiB(5));
+  ledger.Resume(At(8), GiB(3));  // older: another row that was written earlier
+  ledger.Observe(At(12), GiB(6), {Holds(kA, GiB(1))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(3));
+}
+
+TEST(ChargeLedger, NothingIsChargedOverAMinuteWithoutALook) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(1))});
+  ledger.Observe(At(49), GiB(4), {Holds(kA, GiB(1))});  // a recorder that was held up, not a sleep
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(4));
+  ledger.Observe(At(110), GiB(9), {Holds(kA, GiB(1))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(4));
+}
+
 }  // namespace
 }  // namespace stageload::core

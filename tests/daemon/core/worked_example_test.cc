@@ -1,5 +1,5 @@
-// The example of docs/admission.md, step by step. Every line that it shows is one that the core says
-// here, so the document cannot drift from the rules.
+// The example of docs/admission.md, step by step. Every line that it shows is one that the core
+// says here, so the document cannot drift from the rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
