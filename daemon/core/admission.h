@@ -71,7 +71,7 @@ struct Room {
 // After sleep, how long nothing starts: caches are cold and readings jump.
 inline constexpr absl::Duration kWakingTime = absl::Seconds(5);
 // The fastest growth of swap at which something may start, over 5 s.
-inline constexpr Bytes kMaxSwapGrowth = MiB(64 * 5);
+inline constexpr Bytes kMaxSwapGrowth = MiB(320);
 
 // Kept free after all declarations.
 Bytes ReserveOf(const Config& config, Bytes total);

@@ -199,56 +199,61 @@ bool RequestQueue::IsCandidate(JobId id) const {
   return request != nullptr && request->lane && lanes_.at(*request->lane).open();
 }
 
+std::optional<Blocker> RequestQueue::NotBefore(const Instant& now, const Request& request) const {
+  if (request.due) return std::nullopt;
+  const absl::Time begin = *request.record.begin_time;
+  const absl::Duration left = begin - now.wall;
+  return Blocker{BlockerKind::kNotBefore, absl::ToDoubleSeconds(now.wall - absl::UnixEpoch()),
+                 absl::ToDoubleSeconds(begin - absl::UnixEpoch()),
+                 absl::StrCat("not before ",
+                              absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", begin, absl::UTCTimeZone()),
+                              ", in ", FormatSpan(left)),
+                 left};
+}
+
+std::optional<Blocker> RequestQueue::Busy(const Instant& now, const Policy& policy) const {
+  const BusyWatch::Quiet quiet = busy_.Of(policy.busy, policy.quiet_for);
+  if (quiet.at <= now.awake) return std::nullopt;
+  Blocker blocker{BlockerKind::kBusy, 0, absl::ToDoubleSeconds(policy.quiet_for), ""};
+  if (quiet.unread) {
+    blocker.text = "busy programs were not looked for yet";
+  } else if (quiet.at == absl::InfiniteDuration()) {
+    blocker.text = absl::StrCat("busy: ", quiet.match, " runs");
+  } else {
+    const absl::Duration since = now.awake - *quiet.last_seen;
+    blocker.read = absl::ToDoubleSeconds(since);
+    blocker.text = absl::StrCat("quiet for ", FormatSpan(since), " since ", quiet.match, ", needs ",
+                                FormatSpan(policy.quiet_for));
+    blocker.ends_in = quiet.at - now.awake;
+  }
+  return blocker;
+}
+
+std::optional<Blocker> RequestQueue::Full(const std::string& name) const {
+  if (!IsFull(name)) return std::nullopt;
+  const auto group = groups_.find(name);
+  const int active = group == groups_.end() ? 0 : group->second.active;
+  const int limit = *LimitOf(name);
+  return Blocker{BlockerKind::kGroup, static_cast<double>(active), static_cast<double>(limit),
+                 absl::StrCat(active, " of at most ", limit, " of group ", name, " run")};
+}
+
 std::vector<Blocker> RequestQueue::OwnBlockersOf(const Instant& now, JobId id) const {
   const Request& request = requests_.at(id);
-  const JobRecord& record = request.record;
   std::vector<Blocker> blockers;
-  if (record.held) {
-    blockers.push_back({BlockerKind::kHeld, 1, 0, "held until it is released", std::nullopt});
+  if (request.record.held) {
+    blockers.push_back({BlockerKind::kHeld, 1, 0, "held until it is released"});
   }
   if (!request.parents.empty()) {
     const std::string names =
         absl::StrJoin(request.parents, ", ",
                       [](std::string* out, JobId parent) { absl::StrAppend(out, Value(parent)); });
     blockers.push_back({BlockerKind::kDependency, static_cast<double>(request.parents.size()), 0,
-                        absl::StrCat("starts after job ", names), std::nullopt});
+                        absl::StrCat("starts after job ", names)});
   }
-  if (!request.due) {
-    const absl::Duration left = *record.begin_time - now.wall;
-    blockers.push_back(
-        {BlockerKind::kNotBefore, absl::ToDoubleSeconds(now.wall - absl::UnixEpoch()),
-         absl::ToDoubleSeconds(*record.begin_time - absl::UnixEpoch()),
-         absl::StrCat(
-             "not before ",
-             absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", *record.begin_time, absl::UTCTimeZone()),
-             ", in ", FormatSpan(left)),
-         left});
-  }
-  if (const BusyWatch::Quiet quiet = busy_.Of(record.policy.busy, record.policy.quiet_for);
-      quiet.at > now.awake) {
-    const double needed = absl::ToDoubleSeconds(record.policy.quiet_for);
-    if (quiet.unread) {
-      blockers.push_back(
-          {BlockerKind::kBusy, 0, needed, "busy programs were not looked for yet", std::nullopt});
-    } else if (quiet.at == absl::InfiniteDuration()) {
-      blockers.push_back({BlockerKind::kBusy, 0, needed,
-                          absl::StrCat("busy: ", quiet.match, " runs"), std::nullopt});
-    } else {
-      const absl::Duration since = now.awake - *quiet.last_seen;
-      blockers.push_back({BlockerKind::kBusy, absl::ToDoubleSeconds(since), needed,
-                          absl::StrCat("quiet for ", FormatSpan(since), " since ", quiet.match,
-                                       ", needs ", FormatSpan(record.policy.quiet_for)),
-                          quiet.at - now.awake});
-    }
-  }
-  if (IsFull(record.group)) {
-    const auto group = groups_.find(record.group);
-    const int active = group == groups_.end() ? 0 : group->second.active;
-    blockers.push_back({BlockerKind::kGroup, static_cast<double>(active),
-                        static_cast<double>(*LimitOf(record.group)),
-                        absl::StrCat(active, " of at most ", *LimitOf(record.group), " of group ",
-                                     record.group, " run"),
-                        std::nullopt});
+  for (const std::optional<Blocker>& blocker :
+       {NotBefore(now, request), Busy(now, request.record.policy), Full(request.record.group)}) {
+    if (blocker) blockers.push_back(*blocker);
   }
   return blockers;
 }

@@ -136,6 +136,9 @@ class RequestQueue {
   void SetQuiet(int lane);
   std::optional<int> LimitOf(const std::string& group) const;
   bool IsFull(const std::string& group) const;
+  std::optional<Blocker> NotBefore(const Instant& now, const Request& request) const;
+  std::optional<Blocker> Busy(const Instant& now, const Policy& policy) const;
+  std::optional<Blocker> Full(const std::string& group) const;
 
   std::map<std::string, int> group_limits_;
   std::map<JobId, Request> requests_;
