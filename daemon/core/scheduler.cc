@@ -150,7 +150,7 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
        {event.kind == JobKind::kSession ? "registered" : "submitted", record.id, record.name});
   if (event.kind == JobKind::kSession) {
     AddClient(std::move(record));
-    return;
+    return NoticeCompany(effects);
   }
   AddPending(now, std::move(record), std::nullopt, event.ended_parents, effects);
 }
@@ -323,13 +323,22 @@ void Scheduler::TakeReadings(const Instant& now, const Sample& sample, Effects& 
       client.record.swap_at_charge = host_.swap_used;
       client.record.charge_awake = now.awake;
     }
-    if (clients_.size() > 1) client.record.alone = false;
-    if (!client.record.alone) client.record.true_peak.reset();
     // The grace time of a stop that the daemon before began looks at swap from here on.
     if (client.stop && !client.stop->swap_at_start) client.stop->swap_at_start = host_.swap_used;
   }
+  NoticeCompany(effects);
   for (const JobId id : empty) EndClient(now, id, *clients_.at(id).outcome, effects);
   room_.reset();
+}
+
+// What a run takes beside others teaches nothing about it alone; written down, so that the next
+// daemon knows it too.
+void Scheduler::NoticeCompany(Effects& effects) {
+  if (clients_.size() < 2) return;
+  for (auto& [id, client] : clients_) {
+    client.record.true_peak.reset();
+    if (std::exchange(client.record.alone, false)) effects.emplace_back(Save{client.record});
+  }
 }
 
 void Scheduler::SaveCharges(Effects& effects) {
@@ -347,6 +356,7 @@ void Scheduler::LearnPeaks(Client& client) const {
   if (const auto footprint = client.usage.footprint; footprint && *footprint >= Bytes(0)) {
     record.peak_footprint = std::max(record.peak_footprint.value_or(*footprint), *footprint);
   }
+  if (!record.alone) return;
   if (!record.available_at_start || !record.swap_at_start || !host_.available || !host_.swap_used) {
     return;
   }

@@ -164,6 +164,7 @@ class Scheduler {
   void RestoreClient(const Instant& now, JobRecord record);
   void ReadSample(const Instant& now, const Sample& sample, Effects& effects);
   void TakeReadings(const Instant& now, const Sample& sample, Effects& effects);
+  void NoticeCompany(Effects& effects);
   void SaveCharges(Effects& effects);
   void LearnPeaks(Client& client) const;
 

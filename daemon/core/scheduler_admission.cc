@@ -136,7 +136,6 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   record.swap_at_start = host_.swap_used;
   record.swap_at_charge = host_.swap_used;
   record.charge_awake = sampled_->awake;
-  record.alone = clients_.empty();
   settling_.reset();
   if (!record.policy.memory) settling_ = Room::Settling{id, now.awake};
 
@@ -151,6 +150,7 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   Tell(effects, {"admitted", id, std::move(text)});
 
   AddClient(std::move(record));
+  NoticeCompany(effects);
 }
 
 void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {

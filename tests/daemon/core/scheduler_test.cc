@@ -913,6 +913,25 @@ TEST_F(SchedulerTest, RunTooShortToBeSampledTeachesNothing) {
   EXPECT_EQ(scheduler_->Find(JobId{2})->policy.memory, std::nullopt);  // unknown, not 0
 }
 
+TEST_F(SchedulerTest, RunThatOnceHadCompanyIsNeverAloneAgainNotEvenForTheNextDaemon) {
+  Sample();
+  SubmitMemory(GiB(1));
+  Start(1);
+  const Effects effects = SubmitMemory(GiB(1));
+  std::vector<JobId> saved;
+  for (const Save& save : All<Save>(effects)) {
+    if (save.record.state == JobState::kRunning && !save.record.alone) {
+      saved.push_back(save.record.id);
+    }
+  }
+  EXPECT_THAT(saved, ElementsAre(JobId{1}, JobId{2}));
+  Step(Exited{JobId{2}, {0, {}, {}}, 0});
+  Holds(1, GiB(1));
+  Available(GiB(4));
+  Sample();
+  EXPECT_EQ(scheduler_->Find(JobId{1})->true_peak, std::nullopt);
+}
+
 TEST_F(SchedulerTest, RunBesideOthersTeachesItsFootprintOnly) {
   Sample();
   Submit submit;
