@@ -39,6 +39,9 @@ struct Submit {
   Policy policy;
   std::string group;
   std::string profile;
+  std::string request_id;
+  bool requeue = false;
+  std::optional<JobId> retry_of;
   bool may_signal = true;  // of a session: whether it may be signalled, or only told
   std::vector<JobId> after;
   std::vector<EndedParent> ended_parents;

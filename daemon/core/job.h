@@ -90,7 +90,10 @@ struct JobRecord {
   Policy policy;
   std::string group;       // shares a limit with others of the group; empty is none
   std::string profile;     // under which its peaks are remembered; empty is none
-  bool may_signal = true;  // a session may ask never to be signalled
+  std::string request_id;  // the caller's own name for this submit; a repeat is answered, not run
+  bool requeue = false;    // waits again, held, when the machine went down under it
+  std::optional<JobId> retry_of;  // the ended job of which this is another run
+  bool may_signal = true;         // a session may ask never to be signalled
 
   // What it waits for besides room.
   std::vector<JobId> after;              // all of them completed

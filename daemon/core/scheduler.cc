@@ -130,6 +130,9 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.policy = event.policy;
   record.group = event.group;
   record.profile = event.profile;
+  record.request_id = event.request_id;
+  record.requeue = event.requeue;
+  record.retry_of = event.retry_of;
   record.may_signal = event.may_signal;
   record.after = event.after;
   record.begin_time = event.begin_time;

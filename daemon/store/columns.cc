@@ -51,6 +51,9 @@ void VisitColumns(Record& job, Field& field) {
   field(job.policy.quiet_for);
   field(job.group);
   field(job.profile);
+  field(job.request_id);
+  field(job.requeue);
+  field(job.retry_of);
   field(job.may_signal);
   field(job.after);
   field(job.begin_time);

@@ -90,6 +90,9 @@ ALTER TABLE jobs ADD COLUMN busy BLOB NOT NULL DEFAULT x'';
 ALTER TABLE jobs ADD COLUMN quiet_for INTEGER NOT NULL DEFAULT 60000000000;
 ALTER TABLE jobs ADD COLUMN group_name TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN profile TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN request_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN requeue INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN retry_of INTEGER;
 ALTER TABLE jobs ADD COLUMN may_signal INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE jobs ADD COLUMN after BLOB NOT NULL DEFAULT x'';
 ALTER TABLE jobs ADD COLUMN begin_time INTEGER;
@@ -115,6 +118,14 @@ CREATE TABLE profile_runs (
   true_peak INTEGER
 );
 CREATE INDEX profile_runs_by_profile ON profile_runs (profile, id);
+
+CREATE UNIQUE INDEX jobs_by_request ON jobs (request_id) WHERE request_id != '';
+CREATE INDEX jobs_by_end ON jobs (end_time) WHERE end_time IS NOT NULL;
+CREATE INDEX events_by_time ON events (time);
+CREATE TABLE settings (
+  name TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+);
 )sql",
 };
 
@@ -125,13 +136,14 @@ CREATE INDEX profile_runs_by_profile ON profile_runs (profile, id);
   "start_timeout, grace, state, reason, reason_text, exit_code, signal, start_errno, "           \
   "submit_time, start_time, end_time, root_pid, root_start, boot_id, charge, peak_footprint, "   \
   "memory_auto, time_limit, charge_mode, on_over_budget, busy, quiet_for, group_name, profile, " \
+  "request_id, requeue, retry_of, "                                                              \
   "may_signal, after, begin_time, held, started_awake, suspended_awake, suspended_for, "         \
   "stop_awake, swap_at_charge, charge_awake, forgiven, bypassed, true_peak, "                    \
   "available_at_start, swap_at_start, alone"
 #define STAGELOAD_JOB_PLACES                                                                    \
   "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, " \
   "?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, "  \
-  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51"
+  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51, ?52, ?53, ?54"
 
 inline constexpr char kInsertJob[] =
     "INSERT INTO jobs (" STAGELOAD_JOB_COLUMNS ") VALUES (" STAGELOAD_JOB_PLACES ")";
@@ -162,6 +174,18 @@ inline constexpr char kDropSpec[] = "DELETE FROM specs WHERE job = ?";
 
 inline constexpr char kInsertEvent[] =
     "INSERT INTO events (time, job, kind, text) VALUES (?, ?, ?, ?)";
+
+inline constexpr char kFindRequest[] =
+    "SELECT id FROM jobs WHERE request_id = ? AND request_id != ''";
+inline constexpr char kDeleteJob[] = "DELETE FROM jobs WHERE id = ? AND state >= 5";
+inline constexpr char kOldJobs[] =
+    "SELECT id FROM jobs WHERE end_time < ? ORDER BY end_time LIMIT ?";
+inline constexpr char kTrimEvents[] =
+    "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE time < ? ORDER BY time LIMIT ?)";
+inline constexpr char kSetSetting[] =
+    "INSERT INTO settings (name, value) VALUES (?, ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+inline constexpr char kGetSetting[] = "SELECT value FROM settings WHERE name = ?";
 
 inline constexpr char kInsertProfileRun[] =
     "INSERT INTO profile_runs (profile, job, footprint, true_peak) VALUES (?, ?, ?, ?)";

@@ -88,6 +88,10 @@ class Store::Database {
   std::vector<core::JobRecord> Unended();
   std::vector<core::JobRecord> List(const ListQuery& query);
   std::vector<ProfileRow> Profiles();
+  std::optional<core::JobId> FindRequest(const std::string& request_id);
+  std::vector<core::JobId> EndedBefore(absl::Time then, int limit);
+  void TrimEvents(absl::Time then, int limit);
+  std::string Setting(const std::string& name);
   std::int64_t HighestId();
   std::optional<core::JobRecord> Get(core::JobId id);
   std::optional<core::JobSpec> Spec(core::JobId id);
@@ -97,6 +101,8 @@ class Store::Database {
   absl::Status Change(const core::JobRecord& record);
   void Add(const EventRow& event);
   void Add(const ProfileRow& row);
+  void Delete(core::JobId id);
+  void Set(const std::string& name, const std::string& value);
   absl::Status AddSpec(core::JobId id, const core::JobSpec& spec);
   std::int64_t EnvironmentId(const std::string& content);
   std::vector<std::int64_t> NewestIds(const ListQuery& query, std::int64_t before);
@@ -118,6 +124,12 @@ class Store::Database {
   SQLite::Statement select_spec_ = Prepare(kSelectSpec);
   SQLite::Statement drop_spec_ = Prepare(kDropSpec);
   SQLite::Statement insert_event_ = Prepare(kInsertEvent);
+  SQLite::Statement find_request_ = Prepare(kFindRequest);
+  SQLite::Statement delete_job_ = Prepare(kDeleteJob);
+  SQLite::Statement old_jobs_ = Prepare(kOldJobs);
+  SQLite::Statement trim_events_ = Prepare(kTrimEvents);
+  SQLite::Statement set_setting_ = Prepare(kSetSetting);
+  SQLite::Statement get_setting_ = Prepare(kGetSetting);
   SQLite::Statement insert_profile_run_ = Prepare(kInsertProfileRun);
   SQLite::Statement trim_profile_ = Prepare(kTrimProfile);
   SQLite::Statement select_profile_runs_ = Prepare(kSelectProfileRuns);
@@ -133,6 +145,8 @@ absl::Status Store::Database::Commit(const Batch& batch) {
   }
   for (const EventRow& event : batch.events) Add(event);
   for (const ProfileRow& row : batch.learned) Add(row);
+  for (const core::JobId id : batch.deleted) Delete(id);
+  for (const auto& [name, value] : batch.settings) Set(name, value);
   transaction.commit();
   return absl::OkStatus();
 }
@@ -143,7 +157,9 @@ absl::Status Store::Database::Add(const NewJob& job) {
     BindJob(*insert, job.record);
     insert->exec();
   }
-  if (!job.spec.has_value() || core::IsEnd(job.record.state)) return absl::OkStatus();
+  if (!job.spec.has_value() || job.record.state == core::JobState::kCompleted) {
+    return absl::OkStatus();
+  }
   return AddSpec(job.record.id, *job.spec);
 }
 
@@ -157,7 +173,8 @@ absl::Status Store::Database::Change(const core::JobRecord& record) {
                         kJobNotFound);
     }
   }
-  if (core::IsEnd(record.state)) {
+  // The others may be asked for again.
+  if (record.state == core::JobState::kCompleted) {
     Use drop(drop_spec_);
     drop->bind(1, id);
     drop->exec();
@@ -219,6 +236,48 @@ void Store::Database::Add(const ProfileRow& row) {
   Use trim(trim_profile_);
   BindText(*trim, 1, row.profile);
   trim->exec();
+}
+
+void Store::Database::Delete(core::JobId id) {
+  Use remove(delete_job_);
+  remove->bind(1, core::Value(id));
+  remove->exec();
+}
+
+void Store::Database::Set(const std::string& name, const std::string& value) {
+  Use set(set_setting_);
+  BindText(*set, 1, name);
+  BindText(*set, 2, value);
+  set->exec();
+}
+
+std::optional<core::JobId> Store::Database::FindRequest(const std::string& request_id) {
+  Use find(find_request_);
+  BindText(*find, 1, request_id);
+  if (!find->executeStep()) return std::nullopt;
+  return core::JobId{find->getColumn(0).getInt64()};
+}
+
+std::vector<core::JobId> Store::Database::EndedBefore(absl::Time then, int limit) {
+  std::vector<core::JobId> ids;
+  Use select(old_jobs_);
+  select->bind(1, ToNanoseconds(then));
+  select->bind(2, limit);
+  while (select->executeStep()) ids.push_back(core::JobId{select->getColumn(0).getInt64()});
+  return ids;
+}
+
+void Store::Database::TrimEvents(absl::Time then, int limit) {
+  Use trim(trim_events_);
+  trim->bind(1, ToNanoseconds(then));
+  trim->bind(2, limit);
+  trim->exec();
+}
+
+std::string Store::Database::Setting(const std::string& name) {
+  Use select(get_setting_);
+  BindText(*select, 1, name);
+  return select->executeStep() ? select->getColumn(0).getString() : std::string();
 }
 
 std::vector<ProfileRow> Store::Database::Profiles() {
@@ -385,6 +444,31 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
 absl::Status Store::Commit(const Batch& batch) {
   if (batch.empty()) return absl::OkStatus();
   return Guarded(database_->path(), "write to", [&] { return database_->Commit(batch); });
+}
+
+absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobId> {
+    if (const auto id = database_->FindRequest(request_id)) return *id;
+    return absl::NotFoundError(absl::StrCat("no submit with request id ", request_id));
+  });
+}
+
+absl::StatusOr<std::vector<core::JobId>> Store::EndedBefore(absl::Time then, int limit) {
+  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobId>> {
+    return database_->EndedBefore(then, limit);
+  });
+}
+
+absl::Status Store::TrimEvents(absl::Time then, int limit) {
+  return Guarded(database_->path(), "write", [&] {
+    database_->TrimEvents(then, limit);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::string> Store::Setting(const std::string& name) {
+  return Guarded(database_->path(), "read",
+                 [&]() -> absl::StatusOr<std::string> { return database_->Setting(name); });
 }
 
 absl::StatusOr<std::vector<ProfileRow>> Store::Profiles() {

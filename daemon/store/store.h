@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_DAEMON_STORE_STORE_H_
 #define STAGELOAD_DAEMON_STORE_STORE_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +47,11 @@ struct Batch {
   std::vector<core::JobRecord> changed;
   std::vector<EventRow> events;
   std::vector<ProfileRow> learned = {};
+  std::vector<core::JobId> deleted = {};             // of ended jobs; others stay
+  std::map<std::string, std::string> settings = {};  // new values
   bool empty() const {
-    return added.empty() && changed.empty() && events.empty() && learned.empty();
+    return added.empty() && changed.empty() && events.empty() && learned.empty() &&
+           deleted.empty() && settings.empty();
   }
 };
 
@@ -76,6 +80,14 @@ class Store {
   // NotFound for an id that never was.
   absl::StatusOr<core::JobRecord> Get(core::JobId id);
   absl::StatusOr<core::JobSpec> Spec(core::JobId id);
+  // The job that a submit with this id of the caller's has made; NotFound when there is none.
+  absl::StatusOr<core::JobId> FindRequest(const std::string& request_id);
+  // Ids of jobs that ended before then, the oldest first, at most `limit`.
+  absl::StatusOr<std::vector<core::JobId>> EndedBefore(absl::Time then, int limit);
+  // Forgets events of before then, at most `limit` in one call.
+  absl::Status TrimEvents(absl::Time then, int limit);
+  // What was kept under a name; empty for what never was.
+  absl::StatusOr<std::string> Setting(const std::string& name);
   // Newest first.
   absl::StatusOr<std::vector<core::JobRecord>> List(const ListQuery& query);
 

@@ -102,6 +102,9 @@ core::JobRecord Full() {
   record.policy.quiet_for = absl::Seconds(7);
   record.group = "gpu";
   record.profile = "qwen";
+  record.request_id = "0f1e";
+  record.requeue = true;
+  record.retry_of = Id(2);
   record.may_signal = false;
   record.after = {Id(3), Id(5)};
   record.begin_time = absl::FromUnixNanos(1'700'000'002'000'000'003);
@@ -338,6 +341,81 @@ TEST_F(StoreTest, AThousandJobsFromOneShellStoreItsEnvironmentOnce) {
   EXPECT_THAT(store->Spec(Id(1001))->environment, ElementsAre("PATH=/bin"));
 }
 
+TEST_F(StoreTest, TheSpecStaysForARetryUnlessTheJobCompleted) {
+  const auto store = Open();
+  const core::JobSpec spec = SpecWith({"SECRET=x"});
+  ASSERT_TRUE(store->Commit({.added = {{Pending(1), spec}}, .changed = {}, .events = {}}).ok());
+  core::JobRecord failed = Pending(1);
+  failed.state = core::JobState::kOutOfMemory;
+  ASSERT_TRUE(store->Commit({.added = {}, .changed = {failed}, .events = {}}).ok());
+  EXPECT_THAT(store->Spec(Id(1))->environment, ElementsAre("SECRET=x"));
+  Batch batch;
+  batch.deleted = {Id(1)};
+  ASSERT_TRUE(store->Commit(batch).ok());
+  EXPECT_EQ(Ask("SELECT count(*) FROM environments"), 0);
+}
+
+TEST_F(StoreTest, OnlyEndedJobsAreDeleted) {
+  const auto store = Open();
+  core::JobRecord ended = Pending(2);
+  ended.state = core::JobState::kCompleted;
+  Batch batch;
+  batch.added = {{Pending(1), std::nullopt}, {ended, std::nullopt}};
+  ASSERT_TRUE(store->Commit(batch).ok());
+  batch = {};
+  batch.deleted = {Id(1), Id(2), Id(77)};
+  ASSERT_TRUE(store->Commit(batch).ok());
+  EXPECT_TRUE(store->Get(Id(1)).ok());
+  EXPECT_TRUE(absl::IsNotFound(store->Get(Id(2)).status()));
+}
+
+TEST_F(StoreTest, ARequestIsFoundByTheCallersIdAndNoneHasAnEmptyOne) {
+  const auto store = Open();
+  core::JobRecord first = Pending(1);
+  first.request_id = "abc";
+  Batch batch;
+  batch.added = {{first, std::nullopt}, {Pending(2), std::nullopt}, {Pending(3), std::nullopt}};
+  ASSERT_TRUE(store->Commit(batch).ok());
+  EXPECT_EQ(*store->FindRequest("abc"), Id(1));
+  EXPECT_TRUE(absl::IsNotFound(store->FindRequest("").status()));
+  core::JobRecord twice = Pending(4);
+  twice.request_id = "abc";
+  batch = {};
+  batch.added = {{twice, std::nullopt}};
+  EXPECT_FALSE(store->Commit(batch).ok());
+}
+
+TEST_F(StoreTest, OldJobsAndEventsAreFoundOldestFirst) {
+  const auto store = Open();
+  Batch batch;
+  for (int id = 1; id <= 5; ++id) {
+    core::JobRecord record = Pending(id);
+    record.state = core::JobState::kCompleted;
+    record.end_time = absl::FromUnixSeconds(100 - id);
+    batch.added.push_back({record, std::nullopt});
+    batch.events.push_back({absl::FromUnixSeconds(id), std::nullopt, "ended", ""});
+  }
+  batch.added.push_back({Pending(6), std::nullopt});
+  ASSERT_TRUE(store->Commit(batch).ok());
+  EXPECT_THAT(*store->EndedBefore(absl::FromUnixSeconds(98), 2), ElementsAre(Id(5), Id(4)));
+  EXPECT_THAT(*store->EndedBefore(absl::FromUnixSeconds(98), 9), SizeIs(3));
+  ASSERT_TRUE(store->TrimEvents(absl::FromUnixSeconds(4), 2).ok());
+  EXPECT_EQ(Ask("SELECT min(time) FROM events"), 3'000'000'000);
+  ASSERT_TRUE(store->TrimEvents(absl::FromUnixSeconds(4), 2).ok());
+  EXPECT_EQ(Ask("SELECT count(*) FROM events"), 2);
+}
+
+TEST_F(StoreTest, ASettingIsKeptAndReplaced) {
+  Batch batch;
+  batch.settings = {{"held", "why"}};
+  ASSERT_TRUE(Open()->Commit(batch).ok());
+  EXPECT_EQ(*Open()->Setting("held"), "why");
+  batch.settings = {{"held", ""}};
+  ASSERT_TRUE(Open()->Commit(batch).ok());
+  EXPECT_EQ(*Open()->Setting("held"), "");
+  EXPECT_EQ(*Open()->Setting("never"), "");
+}
+
 TEST_F(StoreTest, TheSpecGoesWithTheEndOfTheJobAndTheEnvironmentWithItsLastUser) {
   const auto store = Open();
   const core::JobSpec spec = SpecWith({"SECRET=x"});
@@ -351,22 +429,22 @@ TEST_F(StoreTest, TheSpecGoesWithTheEndOfTheJobAndTheEnvironmentWithItsLastUser)
   ASSERT_TRUE(store->Commit({.added = {}, .changed = {first}, .events = {}}).ok());
   EXPECT_TRUE(store->Spec(Id(1)).ok());
 
-  first.state = core::JobState::kFailed;
+  first.state = core::JobState::kCompleted;
   ASSERT_TRUE(store->Commit({.added = {}, .changed = {first}, .events = {}}).ok());
   EXPECT_EQ(store->Spec(Id(1)).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(store->Spec(Id(2))->environment, ElementsAre("SECRET=x"));
   EXPECT_EQ(Ask("SELECT count(*) FROM environments"), 1);
 
   core::JobRecord second = Pending(2);
-  second.state = core::JobState::kCancelled;
+  second.state = core::JobState::kCompleted;
   ASSERT_TRUE(store->Commit({.added = {}, .changed = {second}, .events = {}}).ok());
   EXPECT_EQ(Ask("SELECT count(*) FROM environments"), 0);
   EXPECT_EQ(Ask("SELECT count(*) FROM specs"), 0);
 }
 
-TEST_F(StoreTest, AJobThatIsAddedAndEndsInOneBatchLeavesNoSpec) {
+TEST_F(StoreTest, AJobThatIsAddedAndCompletesInOneBatchLeavesNoSpec) {
   core::JobRecord ended = Pending(1);
-  ended.state = core::JobState::kCancelled;
+  ended.state = core::JobState::kCompleted;
   const auto store = Open();
   ASSERT_TRUE(
       store->Commit({.added = {{Pending(1), SpecWith({"A=1"})}}, .changed = {ended}, .events = {}})
@@ -437,7 +515,8 @@ TEST_F(StoreTest, NothingOfAHundredThousandJobsIsFoundByWalkingThemAll) {
 
   SQLite::Database database(path_, SQLite::OPEN_READONLY);
   for (const char* sql : {kUpdateJob, kSelectJob, kSelectUnended, kListAll, kListIdsOfState,
-                          kFindEnvironment, kSelectSpec, kDropSpec, kTrimProfile}) {
+                          kFindEnvironment, kSelectSpec, kDropSpec, kTrimProfile, kFindRequest,
+                          kDeleteJob, kOldJobs, kTrimEvents, kGetSetting}) {
     SQLite::Statement plan(database, std::string("EXPLAIN QUERY PLAN ") + sql);
     while (plan.executeStep()) {
       EXPECT_THAT(plan.getColumn(3).getString(), Not(HasSubstr("SCAN"))) << sql;
