@@ -30,6 +30,9 @@ constexpr int kKillRounds = 5;
 // How often a job is started again whose shim ended before it ran anything.
 constexpr int kMaxStarts = 3;
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
+// Old history goes in small parts, so that nobody waits for it.
+constexpr absl::Duration kForgetInterval = absl::Minutes(1);
+constexpr int kForgetAtOnce = 100;
 
 absl::Status ShuttingDown() {
   return WithReason(absl::UnavailableError("the daemon is shutting down; try again"),
@@ -39,6 +42,13 @@ absl::Status ShuttingDown() {
 absl::Status NotFound(JobId id) {
   return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", core::Value(id))),
                     kJobNotFound);
+}
+
+absl::Status WrongState(const core::JobRecord& record, const std::string& needs) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("job ", core::Value(record.id), " is ",
+                                                 core::Name(record.state), "; ", needs)),
+      kWrongState);
 }
 
 absl::Status Ended(const core::JobRecord& record) {
@@ -98,7 +108,9 @@ class Engine::Impl {
   void Guard(GuardRequest request, OnJob done);
   void Get(JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
-  void Cancel(JobId id, OnJob done);
+  void Control(JobId id, Request request, OnJob done);
+  void Retry(JobId id, std::optional<Bytes> memory, OnJob done);
+  void Delete(JobId id, OnJob done);
   void WithdrawGuard(JobId id);
   void ReportExit(JobId id, core::Outcome outcome, OnJob done);
   void Watch(WatchToken token, JobId id, OnChange on_change);
@@ -111,7 +123,8 @@ class Engine::Impl {
  private:
   struct Submission {
     std::optional<core::JobSpec> spec;
-    OnJob done;
+    std::vector<OnJob> done;  // more than one when it was sent again before the first was on disk
+    std::string request_id;
   };
   // A guarded command that was admitted or waits.
   struct Guarded {
@@ -133,6 +146,10 @@ class Engine::Impl {
   void TellWatchers(const std::set<JobId>& changed);
   void AnswerTurnedAway();
   void LeaveIfIdle(const Instant& now);
+  bool AnsweredBefore(const std::string& request_id, OnJob& done);
+  absl::Status CheckState(const core::JobRecord& record, Request request) const;
+  void EndedOrNotFound(JobId id, OnJob done);
+  void ForgetOld(const Instant& now);
 
   // Sampling.
   void SampleIfDue(const Instant& now);
@@ -158,6 +175,7 @@ class Engine::Impl {
   void GuardsThatSaidNothing(const Instant& now);
 
   Instant Now() const { return parts_.host->Clock(); }
+  void Enqueue(const core::Submit& event, std::optional<core::JobSpec> spec, OnJob done);
   absl::StatusOr<JobView> View(JobId id);
   JobView ViewOf(core::JobRecord record);
   void Note(const core::Note& note);
@@ -176,6 +194,8 @@ class Engine::Impl {
   std::map<JobId, int> starts_;  // after the first, of jobs whose shim ran nothing
   std::uint64_t next_submit_token_ = 1;
   std::map<std::uint64_t, Submission> submissions_;
+  std::map<std::string, std::uint64_t> requests_;  // request ids of submissions, by token
+  absl::Duration next_forget_;                     // Instant::awake
 
   // Of the round in hand.
   std::vector<core::Effect> effects_;
@@ -248,6 +268,7 @@ void Engine::Impl::Round(std::vector<Mailbox::Letter> letters) {
   }
   SampleIfDue(now);
   CommitAndCarryOut();
+  ForgetOld(now);
   LeaveIfIdle(now);
 }
 
@@ -352,7 +373,9 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
 
 void Engine::Impl::Answer(std::uint64_t token, absl::StatusOr<JobView> answer) {
   auto submission = submissions_.extract(token);
-  if (!submission.empty()) submission.mapped().done(std::move(answer));
+  if (submission.empty()) return;
+  requests_.erase(submission.mapped().request_id);
+  for (OnJob& done : submission.mapped().done) done(answer);
 }
 
 void Engine::Impl::CarryOut(core::Effect& effect) {
@@ -392,7 +415,7 @@ void Engine::Impl::TellWatchers(const std::set<JobId>& changed) {
 
 void Engine::Impl::AnswerTurnedAway() {
   for (auto& [token, submission] : std::exchange(submissions_, {})) {
-    submission.done(ShuttingDown());
+    for (OnJob& done : submission.done) done(ShuttingDown());
   }
   after_commit_.clear();
   watchers_.EndAll(ShuttingDown());
@@ -676,7 +699,31 @@ JobView Engine::Impl::ViewOf(core::JobRecord record) {
   return view;
 }
 
+void Engine::Impl::Enqueue(const core::Submit& event, std::optional<core::JobSpec> spec,
+                           OnJob done) {
+  Submission& submission = submissions_[event.token];
+  submission.spec = std::move(spec);
+  submission.done.push_back(std::move(done));
+  submission.request_id = event.request_id;
+  if (!event.request_id.empty()) requests_[event.request_id] = event.token;
+  Feed(event);
+}
+
+// Whether a submit with this id was sent before; then it is answered with what the first made.
+bool Engine::Impl::AnsweredBefore(const std::string& request_id, OnJob& done) {
+  if (request_id.empty()) return false;
+  if (const auto flying = requests_.find(request_id); flying != requests_.end()) {
+    submissions_.at(flying->second).done.push_back(std::move(done));
+    return true;
+  }
+  const absl::StatusOr<JobId> made = parts_.store->FindRequest(request_id);
+  if (absl::IsNotFound(made.status())) return false;
+  done(made.ok() ? View(*made) : made.status());
+  return true;
+}
+
 void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
+  if (AnsweredBefore(request.request_id, done)) return;
   core::Submit event;
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kJob;
@@ -690,8 +737,9 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.ended_parents = EndedParents(event.after);
   event.begin_time = request.terms.begin_time;
   event.held = request.terms.held;
-  submissions_[event.token] = {std::move(request.spec), std::move(done)};
-  Feed(event);
+  event.request_id = request.request_id;
+  event.requeue = request.requeue;
+  Enqueue(event, std::move(request.spec), std::move(done));
 }
 
 void Engine::Impl::Guard(GuardRequest request, OnJob done) {
@@ -723,8 +771,7 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
     }
     done(std::move(job));
   };
-  submissions_[event.token] = {std::nullopt, std::move(watched)};
-  Feed(event);
+  Enqueue(event, std::nullopt, std::move(watched));
 }
 
 void Engine::Impl::Get(JobId id, OnJob done) {
@@ -765,16 +812,114 @@ void Engine::Impl::List(store::ListQuery query, OnPage done) {
       });
 }
 
-void Engine::Impl::Cancel(JobId id, OnJob done) {
-  if (core_->Find(id) == nullptr) {
-    const absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
-    if (absl::IsNotFound(row.status())) return done(NotFound(id));
-    return done(row.ok() ? Ended(*row) : row.status());
+// For what needs a job that has not ended.
+void Engine::Impl::EndedOrNotFound(JobId id, OnJob done) {
+  const absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
+  if (absl::IsNotFound(row.status())) return done(NotFound(id));
+  done(row.ok() ? Ended(*row) : row.status());
+}
+
+absl::Status Engine::Impl::CheckState(const core::JobRecord& record, Request request) const {
+  using State = core::JobState;
+  switch (request) {
+    case Request::kCancel:
+      return absl::OkStatus();
+    case Request::kHold:
+    case Request::kRelease:
+      if (record.state == State::kPending) return absl::OkStatus();
+      return WrongState(record, "only a job that waits can be held or released");
+    case Request::kSuspend:
+      if (record.state == State::kRunning || record.state == State::kSuspended) {
+        return absl::OkStatus();
+      }
+      return WrongState(record, "only a job that runs can be suspended");
+    case Request::kResume:
+      if (record.state == State::kRunning || record.state == State::kSuspended) {
+        return absl::OkStatus();
+      }
+      return WrongState(record, "only a suspended job can be resumed");
   }
-  Feed(core::CancelAsked{id});
+  return absl::OkStatus();
+}
+
+void Engine::Impl::Control(JobId id, Request request, OnJob done) {
+  const core::JobRecord* record = core_->Find(id);
+  if (record == nullptr) return EndedOrNotFound(id, std::move(done));
+  if (absl::Status status = CheckState(*record, request); !status.ok()) return done(status);
+  switch (request) {
+    case Request::kCancel:
+      Feed(core::CancelAsked{id});
+      break;
+    case Request::kHold:
+      Feed(core::HoldAsked{id});
+      break;
+    case Request::kRelease:
+      Feed(core::ReleaseAsked{id});
+      break;
+    case Request::kSuspend:
+      Feed(core::SuspendAsked{id});
+      break;
+    case Request::kResume:
+      Feed(core::ResumeAsked{id});
+      break;
+  }
   after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
     status.ok() ? done(View(id)) : done(status);
   });
+}
+
+void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, OnJob done) {
+  if (const core::JobRecord* living = core_->Find(id)) {
+    return done(WrongState(*living, "only a job that has ended can be run again"));
+  }
+  const absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
+  if (absl::IsNotFound(row.status())) return done(NotFound(id));
+  if (!row.ok()) return done(row.status());
+  if (row->kind != core::JobKind::kJob) {
+    return done(WrongState(*row, "and a guarded command, which is run by whoever guards it"));
+  }
+  absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
+  if (absl::IsNotFound(spec.status())) {
+    return done(WrongState(*row, "its environment is not kept after that; submit it again"));
+  }
+  if (!spec.ok()) return done(spec.status());
+  core::Submit event;
+  event.token = next_submit_token_++;
+  event.name = row->name;
+  event.command = row->command;
+  event.working_directory = row->working_directory;
+  event.policy = row->policy;
+  event.policy.memory = memory ? memory : core::MemoryForRetry(*row);
+  event.group = row->group;
+  event.profile = row->profile;
+  event.requeue = row->requeue;
+  event.retry_of = id;
+  Enqueue(event, *std::move(spec), std::move(done));
+}
+
+void Engine::Impl::Delete(JobId id, OnJob done) {
+  absl::StatusOr<JobView> view = View(id);
+  if (!view.ok()) return done(view.status());
+  if (!core::IsEnd(view->record.state)) {
+    return done(WrongState(view->record, "only a job that has ended can be deleted; cancel it"));
+  }
+  batch_.deleted.push_back(id);
+  after_commit_.push_back([this, id, view = *std::move(view),
+                           done = std::move(done)](const absl::Status& status) mutable {
+    if (status.ok()) (void)parts_.jobs->Remove(id);  // its row is gone: nothing looks for it again
+    status.ok() ? done(std::move(view)) : done(status);
+  });
+}
+
+// History that is older than it is kept for.
+void Engine::Impl::ForgetOld(const Instant& now) {
+  if (now.awake < next_forget_) return;
+  next_forget_ = now.awake + kForgetInterval;
+  const absl::Time then = now.wall - options_.keep_history;
+  const absl::StatusOr<std::vector<JobId>> old = parts_.store->EndedBefore(then, kForgetAtOnce);
+  if (!old.ok() || !parts_.store->TrimEvents(then, kForgetAtOnce * 10).ok()) return;
+  if (static_cast<int>(old->size()) == kForgetAtOnce) next_forget_ = now.awake + absl::Seconds(1);
+  for (const JobId id : *old) Delete(id, [](const absl::StatusOr<JobView>&) {});
 }
 
 void Engine::Impl::WithdrawGuard(JobId id) {
@@ -787,7 +932,7 @@ void Engine::Impl::WithdrawGuard(JobId id) {
 
 void Engine::Impl::ReportExit(JobId id, core::Outcome outcome, OnJob done) {
   const core::JobRecord* record = core_->Find(id);
-  if (record == nullptr) return Cancel(id, std::move(done));  // the same two errors
+  if (record == nullptr) return EndedOrNotFound(id, std::move(done));
   if (record->kind != core::JobKind::kGuard || core_->IsPending(id)) {
     return done(WithReason(absl::FailedPreconditionError(absl::StrCat(
                                "job ", core::Value(id), " is not a guarded command that runs")),
@@ -835,9 +980,21 @@ void Engine::List(store::ListQuery query, OnPage done) {
              });
 }
 
-void Engine::Cancel(core::JobId id, OnJob done) {
+void Engine::Control(core::JobId id, Request request, OnJob done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), id, request](OnJob answer) {
+    impl->Control(id, request, std::move(answer));
+  });
+}
+
+void Engine::Retry(core::JobId id, std::optional<Bytes> memory, OnJob done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), id, memory](OnJob answer) {
+    impl->Retry(id, memory, std::move(answer));
+  });
+}
+
+void Engine::Delete(core::JobId id, OnJob done) {
   impl_->Ask(std::move(done),
-             [impl = impl_.get(), id](OnJob answer) { impl->Cancel(id, std::move(answer)); });
+             [impl = impl_.get(), id](OnJob answer) { impl->Delete(id, std::move(answer)); });
 }
 
 void Engine::Guard(GuardRequest request, OnJob done) {

@@ -57,6 +57,8 @@ struct SubmitRequest {
   core::Policy policy;
   Terms terms;
   core::JobSpec spec;
+  std::string request_id;  // of a submit that may be repeated; empty is none
+  bool requeue = false;
 };
 
 struct GuardRequest {
@@ -78,6 +80,8 @@ class Engine {
   struct Options {
     core::Config config;
     // Leaves when nothing was asked, queued, run or watched for so long.
+    // Ended jobs and events are forgotten after so long.
+    absl::Duration keep_history = absl::Hours(24 * 30);
     std::optional<absl::Duration> idle_exit;
     std::function<void()> on_idle;  // called once, from the engine's thread
     // Every decision with its figures, for the log; from the engine's thread.
@@ -99,7 +103,16 @@ class Engine {
   void Submit(SubmitRequest request, OnJob done);
   void Get(core::JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
-  void Cancel(core::JobId id, OnJob done);
+  // What a user may ask of one job. Asked of a job in a wrong state: FailedPrecondition, with a
+  // reason; asked for what is so already: the job as it is.
+  enum class Request { kCancel, kHold, kRelease, kSuspend, kResume };
+  void Control(core::JobId id, Request request, OnJob done);
+  void Cancel(core::JobId id, OnJob done) { Control(id, Request::kCancel, std::move(done)); }
+  // Queues an ended job again, as a new one; `memory` is declared instead of what it needs by what
+  // is known.
+  void Retry(core::JobId id, std::optional<Bytes> memory, OnJob done);
+  // Forgets an ended job with its folder; answers with what it was.
+  void Delete(core::JobId id, OnJob done);
 
   // Queues a guarded command whose right to be named the caller has checked. It is withdrawn
   // with WithdrawGuard while it waits.

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -184,6 +186,18 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
     found.state = Found::State::kLost;
   }
   return found;
+}
+
+absl::Status Jobs::Remove(core::JobId id) const {
+  const std::string folder = FolderOf(id);
+  const absl::StatusOr<Found> found = Inspect(id);
+  if (found.ok() && found->state == Found::State::kRunning) {
+    return absl::FailedPreconditionError(absl::StrCat("remove ", folder, ": its shim still runs"));
+  }
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("remove ", folder, ": ", error.message()));
 }
 
 absl::Status Jobs::DropSpec(core::JobId id) const {

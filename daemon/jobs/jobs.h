@@ -57,6 +57,9 @@ class Jobs {
 
   // Forgets the environment and limits of an ended job (the spec file); its log stays.
   absl::Status DropSpec(core::JobId id) const;
+  // Removes the folder of an ended job with its log. FailedPrecondition while a shim holds its
+  // lock.
+  absl::Status Remove(core::JobId id) const;
 
  private:
   absl::Status Prepare(core::JobId id, const core::JobSpec& spec);

@@ -225,6 +225,8 @@ void FillTerms(const core::JobRecord& record, v1::Job& out) {
   out.set_profile(ToUtf8(record.profile));
   for (const core::JobId id : record.after) out.add_after(core::Value(id));
   if (record.begin_time) out.set_begin_time_ns(Nanoseconds(*record.begin_time));
+  out.set_requeue(record.requeue);
+  if (record.retry_of) out.set_retry_of(core::Value(*record.retry_of));
   out.set_held(record.held && record.state == core::JobState::kPending);
 }
 
@@ -359,6 +361,9 @@ absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& reque
   absl::StatusOr<engine::Terms> terms = ToTerms(request.terms(), request.name());
   if (!terms.ok()) return terms.status();
   out.terms = *std::move(terms);
+  if (absl::Status id = CheckWord("request_id", request.request_id()); !id.ok()) return id;
+  out.request_id = request.request_id();
+  out.requeue = request.requeue();
   out.spec = *std::move(spec);
   return out;
 }
@@ -436,6 +441,12 @@ absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request)
     query.states.push_back(static_cast<core::JobState>(state));
   }
   return query;
+}
+
+absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request) {
+  if (!request.has_memory_bytes()) return std::optional<Bytes>();
+  if (request.memory_bytes() >= 0) return std::optional(Bytes(request.memory_bytes()));
+  return Invalid("memory_bytes", absl::StrCat(request.memory_bytes(), " bytes is negative"));
 }
 
 absl::StatusOr<core::JobId> ToJobId(std::int64_t id) {

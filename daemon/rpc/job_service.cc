@@ -18,6 +18,18 @@ grpc::ServerWriteReactor<Response>* FailStream(const absl::Status& status) {
   return stream.get();
 }
 
+// Asks one thing of one job and answers with it.
+template <typename Response>
+grpc::ServerUnaryReactor* Control(engine::Engine* engine, engine::Engine::Request what,
+                                  grpc::CallbackServerContext* context, std::int64_t id,
+                                  Response* response) {
+  const absl::StatusOr<core::JobId> job = ToJobId(id);
+  if (!job.ok()) return Fail(context, job.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  engine->Control(*job, what, AnswerJob(reactor, response));
+  return reactor;
+}
+
 jobs::LogStream ToLogStream(v1::LogStream stream) {
   if (stream == v1::LOG_STREAM_STDOUT) return jobs::LogStream::kStdout;
   if (stream == v1::LOG_STREAM_STDERR) return jobs::LogStream::kStderr;
@@ -71,10 +83,56 @@ grpc::ServerWriteReactor<v1::WaitJobResponse>* JobService::WaitJob(
 grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
                                                 const v1::CancelJobRequest* request,
                                                 v1::CancelJobResponse* response) {
+  return Control(parts_.engine, engine::Engine::Request::kCancel, context, request->id(), response);
+}
+
+grpc::ServerUnaryReactor* JobService::HoldJob(grpc::CallbackServerContext* context,
+                                              const v1::HoldJobRequest* request,
+                                              v1::HoldJobResponse* response) {
+  return Control(parts_.engine, engine::Engine::Request::kHold, context, request->id(), response);
+}
+
+grpc::ServerUnaryReactor* JobService::ReleaseJob(grpc::CallbackServerContext* context,
+                                                 const v1::ReleaseJobRequest* request,
+                                                 v1::ReleaseJobResponse* response) {
+  return Control(parts_.engine, engine::Engine::Request::kRelease, context, request->id(),
+                 response);
+}
+
+grpc::ServerUnaryReactor* JobService::SuspendJob(grpc::CallbackServerContext* context,
+                                                 const v1::SuspendJobRequest* request,
+                                                 v1::SuspendJobResponse* response) {
+  return Control(parts_.engine, engine::Engine::Request::kSuspend, context, request->id(),
+                 response);
+}
+
+grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
+                                                const v1::ResumeJobRequest* request,
+                                                v1::ResumeJobResponse* response) {
+  return Control(parts_.engine, engine::Engine::Request::kResume, context, request->id(), response);
+}
+
+grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
+                                               const v1::RetryJobRequest* request,
+                                               v1::RetryJobResponse* response) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return Fail(context, id.status());
+  const absl::StatusOr<std::optional<Bytes>> memory = ToRetryMemory(*request);
+  if (!memory.ok()) return Fail(context, memory.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->Retry(*id, *memory, AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                v1::DeleteJobResponse*) {
   const absl::StatusOr<core::JobId> id = ToJobId(request->id());
   if (!id.ok()) return Fail(context, id.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine->Cancel(*id, AnswerJob(reactor, response));
+  parts_.engine->Delete(*id, [reactor](const absl::StatusOr<engine::JobView>& job) {
+    reactor->Finish(ToGrpc(job.status()));
+  });
   return reactor;
 }
 

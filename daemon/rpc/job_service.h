@@ -28,6 +28,24 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* HoldJob(grpc::CallbackServerContext* context,
+                                    const v1::HoldJobRequest* request,
+                                    v1::HoldJobResponse* response) override;
+  grpc::ServerUnaryReactor* ReleaseJob(grpc::CallbackServerContext* context,
+                                       const v1::ReleaseJobRequest* request,
+                                       v1::ReleaseJobResponse* response) override;
+  grpc::ServerUnaryReactor* SuspendJob(grpc::CallbackServerContext* context,
+                                       const v1::SuspendJobRequest* request,
+                                       v1::SuspendJobResponse* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request,
+                                      v1::ResumeJobResponse* response) override;
+  grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context,
+                                     const v1::RetryJobRequest* request,
+                                     v1::RetryJobResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
   grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(
       grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) override;
 
