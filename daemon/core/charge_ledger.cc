@@ -88,7 +88,8 @@ void ChargeLedger::Observe(const Instant& now, std::optional<Bytes> swap_used,
     if (change > Bytes(0)) Grow(change, clients);
     if (change < Bytes(0)) Fall(change);
   }
-  if (swap_used) swap_ = swap_used;
+  // What was read before a gap is no baseline for anything after it.
+  if (swap_used || gap) swap_ = swap_used;
   TakeIn(now, clients);
 }
 

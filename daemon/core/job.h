@@ -121,7 +121,8 @@ struct JobRecord {
 
   Bytes charge;                         // swap put down to it, at its end or at the last write
   std::optional<Bytes> swap_at_charge;  // swap used when that was read
-  std::optional<absl::Duration> charge_awake;  // and when that was
+  std::optional<absl::Duration> charge_awake;       // when that was, as Instant::awake
+  std::optional<absl::Duration> charge_continuous;  // and as Instant::continuous
   Bytes forgiven;    // of it, by resuming it after it was suspended for its budget
   int bypassed = 0;  // how often others were admitted past it while it waited for memory
 

@@ -218,13 +218,13 @@ void Scheduler::RestoreClient(const Instant& now, JobRecord record) {
     if (record.suspended_awake) record.suspended_awake = now.awake;
     record.suspended_for = absl::ZeroDuration();
     record.stop_awake.reset();
-    record.charge_awake.reset();
+    record.swap_at_charge.reset();
     record.available_at_start.reset();
     record.swap_at_start.reset();
   }
-  if (record.swap_at_charge && record.charge_awake && *record.charge_awake <= now.awake) {
-    const absl::Duration since = now.awake - *record.charge_awake;
-    ledger_.Resume({now.awake - since, now.continuous - since, now.wall - since},
+  if (record.swap_at_charge && record.charge_awake && record.charge_continuous &&
+      *record.charge_awake <= now.awake) {
+    ledger_.Resume({*record.charge_awake, *record.charge_continuous, now.wall},
                    *record.swap_at_charge);
   }
   if (!record.policy.memory && record.kind != JobKind::kSession && record.started_awake &&
@@ -325,6 +325,7 @@ void Scheduler::TakeReadings(const Instant& now, const Sample& sample, Effects& 
     if (host_.swap_used) {
       client.record.swap_at_charge = host_.swap_used;
       client.record.charge_awake = now.awake;
+      client.record.charge_continuous = now.continuous;
     }
     // The grace time of a stop that the daemon before began looks at swap from here on.
     if (client.stop && !client.stop->swap_at_start) client.stop->swap_at_start = host_.swap_used;

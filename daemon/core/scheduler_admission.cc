@@ -136,6 +136,7 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   record.swap_at_start = host_.swap_used;
   record.swap_at_charge = host_.swap_used;
   record.charge_awake = sampled_->awake;
+  record.charge_continuous = sampled_->continuous;
   settling_.reset();
   if (!record.policy.memory) settling_ = Room::Settling{id, now.awake};
 

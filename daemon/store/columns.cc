@@ -64,6 +64,7 @@ void VisitColumns(Record& job, Field& field) {
   field(job.stop_awake);
   field(job.swap_at_charge);
   field(job.charge_awake);
+  field(job.charge_continuous);
   field(job.forgiven);
   field(job.bypassed);
   field(job.true_peak);

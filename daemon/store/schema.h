@@ -103,6 +103,7 @@ ALTER TABLE jobs ADD COLUMN suspended_for INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN stop_awake INTEGER;
 ALTER TABLE jobs ADD COLUMN swap_at_charge INTEGER;
 ALTER TABLE jobs ADD COLUMN charge_awake INTEGER;
+ALTER TABLE jobs ADD COLUMN charge_continuous INTEGER;
 ALTER TABLE jobs ADD COLUMN forgiven INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN bypassed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN true_peak INTEGER;
@@ -138,12 +139,12 @@ CREATE TABLE settings (
   "memory_auto, time_limit, charge_mode, on_over_budget, busy, quiet_for, group_name, profile, " \
   "request_id, requeue, retry_of, "                                                              \
   "may_signal, after, begin_time, held, started_awake, suspended_awake, suspended_for, "         \
-  "stop_awake, swap_at_charge, charge_awake, forgiven, bypassed, true_peak, "                    \
+  "stop_awake, swap_at_charge, charge_awake, charge_continuous, forgiven, bypassed, true_peak, " \
   "available_at_start, swap_at_start, alone"
 #define STAGELOAD_JOB_PLACES                                                                    \
   "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, " \
   "?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, "  \
-  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51, ?52, ?53, ?54"
+  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55"
 
 inline constexpr char kInsertJob[] =
     "INSERT INTO jobs (" STAGELOAD_JOB_COLUMNS ") VALUES (" STAGELOAD_JOB_PLACES ")";

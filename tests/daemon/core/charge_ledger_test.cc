@@ -211,6 +211,17 @@ TEST(ChargeLedger, ContinuesFromWhatTheDaemonBeforeReadLast) {
   EXPECT_EQ(ledger.Of(kA).charge, GiB(3));
 }
 
+TEST(ChargeLedger, GapWhoseFirstReadingIsMissingIsAGapAllTheSame) {
+  ChargeLedger ledger;
+  ledger.Add(kA, ChargeMode::kSystem);
+  ledger.Observe(At(0), GiB(0), {Holds(kA, GiB(1))});
+  ledger.Observe(At(1, 1800), std::nullopt, {Holds(kA, GiB(1))});
+  ledger.Observe(At(2, 1800), GiB(9), {Holds(kA, GiB(1))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(0));
+  ledger.Observe(At(3, 1800), GiB(10), {Holds(kA, GiB(1))});
+  EXPECT_EQ(ledger.Of(kA).charge, GiB(1));
+}
+
 TEST(ChargeLedger, NothingIsChargedOverAMinuteWithoutALook) {
   ChargeLedger ledger;
   ledger.Add(kA, ChargeMode::kSystem);

@@ -810,6 +810,22 @@ TEST_F(SchedulerTest, ChargeGoesOnOverARestart) {
   EXPECT_THAT(Signals(effects), ElementsAre(kTerm));
 }
 
+TEST_F(SchedulerTest, SwapThatGrewOverASleepIsNotChargedByTheNextDaemonEither) {
+  Sample();
+  Submitting(Policy{});
+  Start(1);
+  host_.swap_used = GiB(1);
+  const auto saves = All<Save>(Sample());
+  ASSERT_EQ(saves.size(), 1u);
+  Restart(config_, 2);
+  Sleep(absl::Minutes(30));
+  Step(Restored{saves[0].record});
+  Start(1);
+  host_.swap_used = GiB(12);
+  EXPECT_THAT(Signals(Sample()), IsEmpty());
+  EXPECT_EQ(scheduler_->ledger().Of(JobId{1}).charge, GiB(1));
+}
+
 TEST_F(SchedulerTest, SuspensionThatMayNotHaveBeenCarriedOutIsSentAgain) {
   JobRecord record;
   record.id = JobId{1};

@@ -115,6 +115,7 @@ core::JobRecord Full() {
   record.stop_awake = absl::Seconds(14);
   record.swap_at_charge = GiB(15);
   record.charge_awake = absl::Seconds(16);
+  record.charge_continuous = absl::Seconds(17);
   record.forgiven = GiB(1);
   record.bypassed = 4;
   record.true_peak = GiB(21);
