@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/ctl/command_path.h"
 #include "client/ctl/errors.h"
@@ -18,14 +20,31 @@ namespace {
 
 constexpr absl::Duration kDefaultStartTimeout = absl::Minutes(30);
 
+// All but the pid.
+absl::StatusOr<v1::GuardRequest> ToGuardRequest(const AdmissionOptions& options,
+                                                const std::vector<std::string>& command) {
+  absl::StatusOr<v1::Policy> policy = ToPolicy(options);
+  if (!policy.ok()) return policy.status();
+  absl::StatusOr<v1::Terms> terms = ToTerms(options);
+  if (!terms.ok()) return terms.status();
+  if (!policy->has_start_timeout_ns()) {
+    policy->set_start_timeout_ns(absl::ToInt64Nanoseconds(kDefaultStartTimeout));
+  }
+  v1::GuardRequest request;
+  for (const std::string& word : command) request.add_arguments(word);
+  request.set_name(options.name);
+  *request.mutable_policy() = *std::move(policy);
+  *request.mutable_terms() = *std::move(terms);
+  return request;
+}
+
 int Guard(const Invocation& invocation, const CLI::App& command, const AdmissionOptions& options) {
   if (invocation.command.empty() || invocation.command.front().empty()) {
     return UsageError(invocation, command, "no command given");
   }
-  absl::StatusOr<v1::Policy> policy = ToPolicy(options);
-  if (!policy.ok()) return UsageError(invocation, command, std::string(policy.status().message()));
-  if (!policy->has_start_timeout_ns()) {
-    policy->set_start_timeout_ns(absl::ToInt64Nanoseconds(kDefaultStartTimeout));
+  absl::StatusOr<v1::GuardRequest> request = ToGuardRequest(options, invocation.command);
+  if (!request.ok()) {
+    return UsageError(invocation, command, std::string(request.status().message()));
   }
   const char* path = std::getenv("PATH");
   const absl::StatusOr<std::string> found =
@@ -39,8 +58,7 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Admission
   // From here on, since the command must have it as it was: our stderr may be a pipe that closes,
   // and that must not take the guard from the command.
   std::signal(SIGPIPE, SIG_IGN);
-  return GuardRun(*std::move(child), invocation.command, *policy, options.name)
-      .Run(invocation.connect);
+  return GuardRun(*std::move(child), *std::move(request)).Run(invocation.connect);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/signals.h"
 
@@ -48,9 +49,10 @@ void StopOurGroup() {
 
 }  // namespace
 
-GuardRun::GuardRun(HeldChild child, std::vector<std::string> argv, const v1::Policy& policy,
-                   std::string name)
-    : child_(std::move(child)), argv_(std::move(argv)), policy_(policy), name_(std::move(name)) {}
+GuardRun::GuardRun(HeldChild child, v1::GuardRequest request)
+    : child_(std::move(child)), request_(std::move(request)) {
+  request_.set_pid(child_.pid());
+}
 
 int GuardRun::Run(const ConnectOptions& connect) {
   const SignalEvents signals({SIGINT, SIGTERM, SIGHUP, SIGTSTP},
@@ -61,7 +63,7 @@ int GuardRun::Run(const ConnectOptions& connect) {
   if (connection.ok()) {
     connection_ = &*connection;
     GuardCall call(
-        *connection, Request(), [this](v1::Job job) { events_.Push(Answered{std::move(job)}); },
+        *connection, request_, [this](v1::Job job) { events_.Push(Answered{std::move(job)}); },
         [this](absl::Status status) { events_.Push(CallEnded{std::move(status)}); });
     code = AwaitRoom();
     if (!code) {
@@ -89,15 +91,6 @@ void GuardRun::WatchChild() {
   }
 }
 
-v1::GuardRequest GuardRun::Request() const {
-  v1::GuardRequest request;
-  request.set_pid(child_.pid());
-  for (const std::string& word : argv_) request.add_arguments(word);
-  request.set_name(name_);
-  *request.mutable_policy() = policy_;
-  return request;
-}
-
 // ---- Waiting for room ----
 
 std::optional<int> GuardRun::AwaitRoom() {
@@ -123,7 +116,7 @@ std::optional<int> GuardRun::AwaitRoom() {
     }
     if (const auto* ended = std::get_if<CallEnded>(&*event)) {
       progress_.Clear();
-      if (!ended->status.ok()) return Fail(ended->status);
+      if (!ended->status.ok()) return Fail(NamingOptions(ended->status));
       return Fail(absl::UnavailableError("the daemon ended the call before there was room"));
     }
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
@@ -158,7 +151,7 @@ void GuardRun::LetGo() {
   if (terminal_.Interactive() && terminal_.Ours()) terminal_.Give(child_.pid());
   start_errno_ = child_.LetGo();
   if (start_errno_ != 0) {
-    Note(absl::StrCat("cannot run ", argv_.front(), ": ", std::strerror(start_errno_)));
+    Note(absl::StrCat("cannot run ", request_.arguments(0), ": ", std::strerror(start_errno_)));
   }
 }
 
@@ -193,9 +186,12 @@ absl::Duration GuardRun::NextTimeout() const {
 
 void GuardRun::OnAnswer(v1::Job job) {
   job_ = std::move(job);
-  const bool stopping = job_.state() == v1::JOB_STATE_STOPPING ||
-                        job_.state() == v1::JOB_STATE_OUT_OF_MEMORY ||
-                        job_.state() == v1::JOB_STATE_CANCELLED;
+  const bool suspended = job_.state() == v1::JOB_STATE_SUSPENDED;
+  if (suspended && !told_suspended_) Note(absl::StrCat("suspended: ", ReasonLine(job_)));
+  told_suspended_ = suspended;
+  const bool stopping =
+      job_.state() == v1::JOB_STATE_STOPPING || job_.state() == v1::JOB_STATE_OUT_OF_MEMORY ||
+      job_.state() == v1::JOB_STATE_TIMEOUT || job_.state() == v1::JOB_STATE_CANCELLED;
   if (!stopping || told_stop_) return;
   told_stop_ = true;
   Note(absl::StrCat("stopped: ", ReasonLine(job_)));
@@ -257,7 +253,7 @@ void GuardRun::Escalate() {
     return;
   }
   next_signal_ = next_signal_ == SIGTERM ? SIGKILL : SIGTERM;
-  escalate_at_ = absl::Now() + GraceOf(policy_);
+  escalate_at_ = absl::Now() + GraceOf(request_.policy());
 }
 
 // ---- After its end ----
@@ -280,7 +276,7 @@ void GuardRun::AwaitVerdict() {
   if (call_ended_ && !IsEnd(job_.state())) return;
   Report();
   absl::Time until = absl::Now() + kVerdictTimeout;
-  if (told_stop_) until += GraceOf(policy_);
+  if (told_stop_) until += GraceOf(request_.policy());
   while (!IsEnd(job_.state()) && !call_ended_) {
     const absl::Duration left = until - absl::Now();
     if (left <= absl::ZeroDuration()) return;
@@ -304,7 +300,9 @@ int GuardRun::ExitCode() const {
     case v1::REASON_SWAP_LIMIT:
     case v1::REASON_LOW_MEMORY:
       return kExitOutOfMemory;
+    // The command may have exited with 0 when it was told to end.
     case v1::REASON_CANCELLED:
+    case v1::REASON_TIMEOUT:
       return kExitOther;
     default:
       return ExitCodeOfWait(*child_status_);

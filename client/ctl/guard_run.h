@@ -8,8 +8,6 @@
 #define STAGELOAD_CLIENT_CTL_GUARD_RUN_H_
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "client/ctl/connection.h"
@@ -23,9 +21,8 @@ namespace stageload::ctl {
 
 class GuardRun {
  public:
-  // `child` was forked before anything that has a thread.
-  GuardRun(HeldChild child, std::vector<std::string> argv, const v1::Policy& policy,
-           std::string name);
+  // `child` was forked before anything that has a thread; `request` has all but its pid.
+  GuardRun(HeldChild child, v1::GuardRequest request);
   GuardRun(const GuardRun&) = delete;
   GuardRun& operator=(const GuardRun&) = delete;
 
@@ -35,7 +32,6 @@ class GuardRun {
  private:
   // Feeds the queue with the child's stops and its end; returns when it has ended.
   void WatchChild();
-  v1::GuardRequest Request() const;
 
   // Each phase is a loop over events.
   std::optional<int> AwaitRoom();  // an exit code when it does not come to run
@@ -56,9 +52,7 @@ class GuardRun {
   int ExitCode() const;
 
   HeldChild child_;
-  const std::vector<std::string> argv_;
-  const v1::Policy policy_;
-  const std::string name_;
+  v1::GuardRequest request_;
   EventQueue events_;
   Progress progress_;
   Terminal terminal_;
@@ -66,6 +60,7 @@ class GuardRun {
 
   v1::Job job_;             // as it was last told
   bool told_stop_ = false;  // why it is being stopped has been said
+  bool told_suspended_ = false;
   bool call_ended_ = false;
   std::optional<int> child_status_;  // of waitpid, once it has ended
   int start_errno_ = 0;

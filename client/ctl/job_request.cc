@@ -12,7 +12,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/text.h"
+#include "client/ctl/begin_time.h"
 #include "client/ctl/environment.h"
 
 namespace stageload::ctl {
@@ -69,6 +71,16 @@ void AddLimits(v1::SubmitJobRequest& request) {
   }
 }
 
+absl::StatusOr<v1::Terms> TermsOf(const JobOptions& options) {
+  absl::StatusOr<v1::Terms> terms = ToTerms(options.admission);
+  if (!terms.ok() || !options.begin) return terms;
+  const absl::StatusOr<absl::Time> begin =
+      ParseBeginTime(*options.begin, absl::Now(), absl::LocalTimeZone());
+  if (!begin.ok()) return AboutOption("--begin", begin.status());
+  terms->set_begin_time_ns(absl::ToUnixNanos(*begin));
+  return terms;
+}
+
 absl::Status CheckSize(const v1::SubmitJobRequest& request) {
   std::size_t size = 0;
   for (const auto& argument : request.arguments()) size += argument.size() + 1;
@@ -83,6 +95,11 @@ absl::Status CheckSize(const v1::SubmitJobRequest& request) {
 
 void AddJobOptions(CLI::App& command, JobOptions& options) {
   AddAdmissionOptions(command, options.admission, "none");
+  command
+      .add_option("--begin", options.begin,
+                  "not before this time: 22:00 (the next), +30m, 2026-12-01T22:00, in local time")
+      ->type_name("TIME")
+      ->group("Admission");
   command.add_option("--cwd", options.cwd, "the job's working directory (this one)")
       ->type_name("DIR");
   command.add_option("--env", options.env, "set a variable over this environment; may be repeated")
@@ -97,6 +114,8 @@ absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
   }
   absl::StatusOr<v1::Policy> policy = ToPolicy(options.admission);
   if (!policy.ok()) return policy.status();
+  absl::StatusOr<v1::Terms> terms = TermsOf(options);
+  if (!terms.ok()) return terms.status();
   absl::StatusOr<std::string> folder = WorkingDirectory(options.cwd);
   if (!folder.ok()) return folder.status();
   const absl::StatusOr<std::vector<std::string>> environment = Environment(options.env);
@@ -108,6 +127,7 @@ absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
   for (const std::string& variable : *environment) request.add_environment(variable);
   request.set_name(options.admission.name);
   *request.mutable_policy() = *std::move(policy);
+  *request.mutable_terms() = *std::move(terms);
   request.set_umask(CurrentUmask());
   AddLimits(request);
   if (absl::Status status = CheckSize(request); !status.ok()) return status;

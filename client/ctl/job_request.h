@@ -6,6 +6,7 @@
 #define STAGELOAD_CLIENT_CTL_JOB_REQUEST_H_
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace stageload::ctl {
 
 struct JobOptions {
   AdmissionOptions admission;
+  std::optional<std::string> begin;
   std::string cwd;               // empty is the working directory
   std::vector<std::string> env;  // "NAME=value" over the environment
 };

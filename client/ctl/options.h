@@ -1,4 +1,4 @@
-// The admission options that guard, submit and run share, from text to a Policy.
+// The admission options that guard, submit and run share, from text to a Policy and Terms.
 //
 // Threading: one thread.
 #ifndef STAGELOAD_CLIENT_CTL_OPTIONS_H_
@@ -16,18 +16,26 @@
 
 namespace stageload::ctl {
 
-// As they were typed. What was not given stays absent in the Policy, so that the daemon's defaults
-// hold.
+// As they were typed. What was not given stays absent in the messages, so that the daemon's
+// defaults hold.
 struct AdmissionOptions {
   std::optional<std::string> wait_free;
   std::optional<std::string> swap_budget;
   std::optional<std::string> swap_limit;
   std::optional<std::string> kill_free;
-  std::optional<std::string> memory;
+  std::optional<std::string> memory;  // or "auto"
+  std::optional<std::string> charge;
+  std::optional<std::string> on_over_budget;
+  std::vector<std::string> busy;
+  std::optional<std::string> quiet_for;
+  std::optional<std::string> time_limit;
   std::optional<std::string> start_timeout;
   std::optional<std::string> priority;
   std::optional<std::string> grace;
   std::string name;
+  std::string group;
+  std::string profile;
+  std::vector<std::string> after;  // ids, and lists of them: "3", "4,5"
 };
 
 // `default_start_timeout` is only for the help: "30m", "none".
@@ -36,6 +44,13 @@ void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
 
 // InvalidArgument names the option: `--swap-budget: size "8X": unknown unit ...`.
 absl::StatusOr<v1::Policy> ToPolicy(const AdmissionOptions& options);
+absl::StatusOr<v1::Terms> ToTerms(const AdmissionOptions& options);
+
+// `status` with the option in front; keeps its code.
+absl::Status AboutOption(const std::string& option, const absl::Status& status);
+
+// What the daemon said about a field of the request, said about the option that it came from.
+absl::Status NamingOptions(const absl::Status& status);
 
 // `text` as the value of `option`, which is named in the error.
 absl::StatusOr<absl::Duration> DurationOption(const std::string& option, const std::string& text);

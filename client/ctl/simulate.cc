@@ -32,30 +32,23 @@ constexpr char kNotes[] =
 struct Options {
   std::vector<std::string> traces;
   AdmissionOptions admission;
-  std::string on_over_budget = "stop";
   std::string sweep;
   bool json = false;
 };
 
-absl::StatusOr<core::OverBudget> ParseOverBudget(const std::string& text) {
-  if (text == "stop") return core::OverBudget::kStop;
-  if (text == "suspend") return core::OverBudget::kSuspend;
-  if (text == "warn") return core::OverBudget::kWarn;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--on-over-budget: \"", text, "\": write stop, suspend or warn"));
-}
-
 absl::StatusOr<core::Policy> ReadPolicy(const Options& options) {
   const absl::StatusOr<v1::Policy> given = ToPolicy(options.admission);
   if (!given.ok()) return given.status();
-  const absl::StatusOr<core::OverBudget> over_budget = ParseOverBudget(options.on_over_budget);
-  if (!over_budget.ok()) return over_budget.status();
   core::Policy policy;
   if (given->has_wait_free_percent()) policy.wait_free = Percent{given->wait_free_percent()};
   if (given->has_swap_budget_bytes()) policy.swap_budget = Bytes(given->swap_budget_bytes());
   if (given->has_swap_limit_bytes()) policy.swap_limit = Bytes(given->swap_limit_bytes());
   if (given->has_kill_free_percent()) policy.kill_free = Percent{given->kill_free_percent()};
-  policy.on_over_budget = *over_budget;
+  if (given->on_over_budget() == v1::OVER_BUDGET_SUSPEND) {
+    policy.on_over_budget = core::OverBudget::kSuspend;
+  } else if (given->on_over_budget() == v1::OVER_BUDGET_WARN) {
+    policy.on_over_budget = core::OverBudget::kWarn;
+  }
   return policy;
 }
 
@@ -162,11 +155,8 @@ void AddPolicyOptions(CLI::App& command, Options& options) {
       "stop it while the whole machine's swap is over this (none)");
   add("--kill-free", options.admission.kill_free, "PCT",
       "stop it while less memory than this is available (10)");
-  command
-      .add_option("--on-over-budget", options.on_over_budget,
-                  "what to do over the swap budget: stop, suspend or warn (stop)")
-      ->type_name("WHAT")
-      ->group("Policy");
+  add("--on-over-budget", options.admission.on_over_budget, "WHAT",
+      "what to do over the swap budget: stop, suspend or warn (stop)");
 }
 
 }  // namespace

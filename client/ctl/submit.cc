@@ -10,6 +10,7 @@
 #include "client/ctl/job_follow.h"
 #include "client/ctl/job_request.h"
 #include "client/ctl/json.h"
+#include "client/ctl/options.h"
 #include "client/ctl/print.h"
 #include "stageload/v1/job_service.grpc.pb.h"
 
@@ -48,7 +49,7 @@ absl::StatusOr<v1::Job> SubmitJob(const Connection& connection,
   v1::SubmitJobResponse response;
   const grpc::Status status =
       v1::JobService::NewStub(connection.channel)->SubmitJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
+  if (!status.ok()) return NamingOptions(FromGrpc(status));
   return response.job();
 }
 

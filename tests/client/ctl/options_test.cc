@@ -6,8 +6,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "base/error_reason.h"
 #include "client/ctl/job_request.h"
 
 namespace stageload::ctl {
@@ -69,6 +74,115 @@ TEST(AdmissionOptions, NameTheOptionAndTheValueThatIsWrong) {
   }
 }
 
+TEST(AdmissionOptions, OfTheRulesBeyondRoomAreRead) {
+  AdmissionOptions options;
+  options.charge = "own";
+  options.on_over_budget = "suspend";
+  options.busy = {"ollama serve", "train.*[.]py"};
+  options.quiet_for = "90s";
+  options.time_limit = "2h";
+  options.group = "gpu";
+  options.profile = "llama";
+  options.after = {"3", "5,4"};
+  const absl::StatusOr<v1::Policy> policy = ToPolicy(options);
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ(policy->charge_mode(), v1::CHARGE_MODE_OWN);
+  EXPECT_EQ(policy->on_over_budget(), v1::OVER_BUDGET_SUSPEND);
+  EXPECT_THAT(policy->busy_patterns(), ElementsAre("ollama serve", "train.*[.]py"));
+  EXPECT_EQ(policy->quiet_for_ns(), 90'000'000'000);
+  EXPECT_EQ(policy->time_limit_ns(), 7'200'000'000'000);
+  EXPECT_FALSE(policy->memory_auto());
+  const absl::StatusOr<v1::Terms> terms = ToTerms(options);
+  ASSERT_TRUE(terms.ok()) << terms.status();
+  EXPECT_EQ(terms->group(), "gpu");
+  EXPECT_EQ(terms->profile(), "llama");
+  EXPECT_THAT(terms->after(), ElementsAre(3, 5, 4));
+  EXPECT_FALSE(terms->has_begin_time_ns() || terms->held());
+  EXPECT_EQ(ToTerms(AdmissionOptions())->ByteSizeLong(), 0U);
+}
+
+TEST(AdmissionOptions, EachWordOfAChoiceHasItsOwnMeaning) {
+  AdmissionOptions options;
+  for (const auto& [word, mode] :
+       {std::pair("system", v1::CHARGE_MODE_SYSTEM), std::pair("own", v1::CHARGE_MODE_OWN)}) {
+    options.charge = word;
+    EXPECT_EQ(ToPolicy(options)->charge_mode(), mode) << word;
+  }
+  for (const auto& [word, action] :
+       {std::pair("stop", v1::OVER_BUDGET_STOP), std::pair("suspend", v1::OVER_BUDGET_SUSPEND),
+        std::pair("warn", v1::OVER_BUDGET_WARN)}) {
+    options.on_over_budget = word;
+    EXPECT_EQ(ToPolicy(options)->on_over_budget(), action) << word;
+  }
+}
+
+TEST(AdmissionOptions, MemoryAutoNeedsANameForWhatIsLearned) {
+  AdmissionOptions options;
+  options.memory = "auto";
+  EXPECT_THAT(Message(ToPolicy(options).status()),
+              AllOf(HasSubstr("--memory auto: "), HasSubstr("--profile")));
+  for (std::string AdmissionOptions::*name :
+       {&AdmissionOptions::profile, &AdmissionOptions::name}) {
+    AdmissionOptions named = options;
+    named.*name = "llama";
+    const absl::StatusOr<v1::Policy> policy = ToPolicy(named);
+    ASSERT_TRUE(policy.ok()) << policy.status();
+    EXPECT_TRUE(policy->memory_auto());
+    EXPECT_FALSE(policy->has_memory_bytes());
+  }
+}
+
+TEST(AdmissionOptions, ThatAreWrongAreNamedWithTheirValueAndARightOne) {
+  struct Case {
+    std::string text;  // both of them
+    std::string right;
+    std::function<void(AdmissionOptions&)> set;
+  };
+  const std::vector<Case> cases = {
+      {"--charge: \"mine\"", "system or own", [](auto& o) { o.charge = "mine"; }},
+      {"--charge: \"\"", "system or own", [](auto& o) { o.charge = ""; }},
+      {"--on-over-budget: \"kill\"", "stop, suspend or warn",
+       [](auto& o) { o.on_over_budget = "kill"; }},
+      {"--time: duration \"soon\"", "30m", [](auto& o) { o.time_limit = "soon"; }},
+      {"--time: duration \"0s\"", "above 0", [](auto& o) { o.time_limit = "0s"; }},
+      {"--quiet-for 1m", "--busy", [](auto& o) { o.quiet_for = "1m"; }},
+      {"--quiet-for: duration \"x\"", "30m",
+       [](auto& o) {
+         o.busy = {"a"};
+         o.quiet_for = "x";
+       }},
+      {"--memory: size \"automatic\"", "8G", [](auto& o) { o.memory = "automatic"; }},
+  };
+  for (const Case& wrong : cases) {
+    AdmissionOptions options;
+    wrong.set(options);
+    EXPECT_THAT(Message(ToPolicy(options).status()),
+                AllOf(HasSubstr(wrong.text), HasSubstr(wrong.right)));
+  }
+  for (const std::string list : {"", "x", "3,", ",3", "3,,4", "0", "3 4"}) {
+    AdmissionOptions options;
+    options.after = {"1", list};
+    EXPECT_THAT(Message(ToTerms(options).status()),
+                AllOf(HasSubstr("--after: job id \""), HasSubstr("whole number from 1 up")))
+        << list;
+  }
+}
+
+TEST(NamingOptions, SaysAboutTheOptionWhatTheDaemonSaidAboutTheField) {
+  const absl::Status status =
+      WithReason(absl::InvalidArgumentError("policy.busy_patterns: \"(\" is none"), kInvalidField,
+                 "policy.busy_patterns");
+  const absl::Status named = NamingOptions(status);
+  EXPECT_EQ(Message(named), "--busy: \"(\" is none");
+  EXPECT_TRUE(absl::IsInvalidArgument(named));
+  EXPECT_EQ(ReasonOf(named), kInvalidField);
+  // What is about no option stays as it is.
+  const absl::Status other =
+      WithReason(absl::InvalidArgumentError("umask: 512"), kInvalidField, "umask");
+  EXPECT_EQ(NamingOptions(other), other);
+  EXPECT_TRUE(NamingOptions(absl::OkStatus()).ok());
+}
+
 TEST(JobIds, AreWholeNumbersFromOneUp) {
   EXPECT_EQ(*ParseJobId("7"), 7);
   for (const char* wrong : {"", "0", "-1", "x", "1.5", "99999999999999999999"}) {
@@ -96,6 +210,22 @@ TEST(JobRequest, CarriesTheSubmittersSurroundings) {
     EXPECT_EQ(limit.soft(), files.rlim_cur);
   }
   EXPECT_TRUE(found);
+}
+
+TEST(JobRequest, CarriesTheTermsAndTheBeginTime) {
+  JobOptions options;
+  options.admission.group = "gpu";
+  options.begin = "+1h";
+  const absl::Time before = absl::Now();
+  const absl::StatusOr<v1::SubmitJobRequest> request = ToRequest(options, {"x"});
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->terms().group(), "gpu");
+  const absl::Time begin = absl::FromUnixNanos(request->terms().begin_time_ns());
+  EXPECT_GE(begin, before + absl::Hours(1) - absl::Nanoseconds(1));
+  EXPECT_LE(begin, absl::Now() + absl::Hours(1));
+  EXPECT_FALSE(ToRequest(JobOptions(), {"x"})->terms().has_begin_time_ns());
+  options.begin = "late";
+  EXPECT_THAT(Message(ToRequest(options, {"x"}).status()), HasSubstr("--begin: time \"late\""));
 }
 
 TEST(JobRequest, SetsVariablesOverTheEnvironment) {
