@@ -23,6 +23,12 @@ std::string WaitsFor(const v1::Job& job) {
   return absl::StrCat(first, " (+", job.blockers_size() - 1, " more)");
 }
 
+// "auto" until its profile's runs have told how much.
+std::string Declared(const v1::Policy& policy) {
+  if (policy.memory_auto() && !policy.has_memory_bytes()) return "auto";
+  return SizeOrDash(policy.has_memory_bytes(), policy.memory_bytes());
+}
+
 std::string ChargeOfBudget(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_PENDING) return "-";
   return absl::StrCat(
@@ -76,7 +82,7 @@ Table JobTable(const std::vector<v1::Job>& jobs) {
     table.Add({absl::StrCat(job.id()),
                {Word(job.state()), ColourOf(job.state())},
                std::string(job.name()),
-               SizeOrDash(job.policy().has_memory_bytes(), job.policy().memory_bytes()),
+               Declared(job.policy()),
                SizeOrDash(job.has_footprint_bytes(), job.footprint_bytes()),
                ChargeOfBudget(job),
                pending ? WaitsFor(job) : ReasonLine(job)});

@@ -52,6 +52,7 @@ std::string EndLine(const v1::Job& job) {
       return "";
     case v1::JOB_STATE_FAILED:
       return job.reason() == v1::REASON_UNSPECIFIED ? "" : absl::StrCat(id, " failed: ", reason);
+    case v1::JOB_STATE_TIMEOUT:
     case v1::JOB_STATE_OUT_OF_MEMORY:
       return absl::StrCat(id, " stopped: ", reason);
     case v1::JOB_STATE_NO_ROOM:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
@@ -65,6 +66,25 @@ std::string Time(bool present, std::int64_t ns) {
   return present ? FormatSpan(absl::Nanoseconds(ns)) : "";
 }
 
+// With how long it lasts at most, where its text does not say that already.
+std::string BlockerWithEnd(const v1::Blocker& blocker) {
+  std::string line = BlockerLine(blocker);
+  if (blocker.has_ends_in_ns() && blocker.kind() != v1::BLOCKER_KIND_NOT_BEFORE) {
+    absl::StrAppend(&line, "; ends in ", FormatSpan(absl::Nanoseconds(blocker.ends_in_ns())));
+  }
+  return line;
+}
+
+// What it declares: as given, or as its profile's runs have taught.
+std::string Declared(const v1::Job& job) {
+  const v1::Policy& policy = job.policy();
+  if (!policy.memory_auto()) return Size(policy.has_memory_bytes(), policy.memory_bytes());
+  if (policy.has_memory_bytes()) {
+    return absl::StrCat(FormatBytes(Bytes(policy.memory_bytes())), " (auto)");
+  }
+  return job.state() == v1::JOB_STATE_PENDING ? "auto" : "auto, of which nothing was known yet";
+}
+
 void AddStanding(const v1::Job& job, Fields& fields) {
   fields.Add("id", absl::StrCat(job.id()));
   fields.Add("name", std::string(job.name()));
@@ -79,8 +99,31 @@ void AddStanding(const v1::Job& job, Fields& fields) {
   }
   const char* label = "waits for";
   for (const v1::Blocker& blocker : job.blockers()) {
-    fields.Add(label, BlockerLine(blocker));
+    fields.Add(label, BlockerWithEnd(blocker));
     label = "";
+  }
+}
+
+void AddTerms(const v1::Job& job, Fields& fields) {
+  fields.Add("group", std::string(job.group()));
+  fields.Add("profile", std::string(job.profile()));
+  if (job.after_size() > 0) {
+    fields.Add("starts after", absl::StrCat(job.after_size() == 1 ? "job " : "jobs ",
+                                            absl::StrJoin(job.after(), ", ")));
+  }
+  if (job.has_begin_time_ns()) {
+    fields.Add("not before",
+               absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(job.begin_time_ns()),
+                                absl::LocalTimeZone()));
+  }
+  if (job.held()) fields.Add("held", "until a user releases it");
+  const char* label = "busy";
+  for (const std::string& pattern : job.policy().busy_patterns()) {
+    fields.Add(label, pattern);
+    label = "";
+  }
+  if (job.policy().busy_patterns_size() > 0) {
+    fields.Add("quiet for", Time(job.policy().has_quiet_for_ns(), job.policy().quiet_for_ns()));
   }
 }
 
@@ -101,14 +144,23 @@ void AddMemory(const v1::Job& job, Fields& fields) {
   const v1::Policy& policy = job.policy();
   fields.Add("footprint", Size(job.has_footprint_bytes(), job.footprint_bytes()));
   fields.Add("peak footprint", Size(job.has_peak_footprint_bytes(), job.peak_footprint_bytes()));
+  fields.Add("true peak", Size(job.has_true_peak_bytes(), job.true_peak_bytes()));
   fields.Add("charge", Size(true, job.charge_bytes()));
   fields.Add("swap budget", Size(policy.has_swap_budget_bytes(), policy.swap_budget_bytes()));
   fields.Add("swap limit", Size(policy.has_swap_limit_bytes(), policy.swap_limit_bytes()));
-  fields.Add("memory", Size(policy.has_memory_bytes(), policy.memory_bytes()));
+  // The usual ones go without saying.
+  if (policy.charge_mode() != v1::CHARGE_MODE_SYSTEM) {
+    fields.Add("charge mode", Word(policy.charge_mode()));
+  }
+  if (policy.on_over_budget() != v1::OVER_BUDGET_STOP) {
+    fields.Add("on over budget", Word(policy.on_over_budget()));
+  }
+  fields.Add("memory", Declared(job));
   fields.Add("wait free", Share(policy.has_wait_free_percent(), policy.wait_free_percent()));
   fields.Add("kill free", Share(policy.has_kill_free_percent(), policy.kill_free_percent()));
   if (policy.has_priority()) fields.Add("priority", absl::StrCat(policy.priority()));
   fields.Add("start timeout", Time(policy.has_start_timeout_ns(), policy.start_timeout_ns()));
+  fields.Add("time limit", Time(policy.has_time_limit_ns(), policy.time_limit_ns()));
   fields.Add("grace", Time(policy.has_grace_ns(), policy.grace_ns()));
 }
 
@@ -122,6 +174,7 @@ int Show(const Invocation& invocation, const CLI::App& command, const Options& o
   if (options.json) return Out(Document(ToJson(*job))) ? kExitOk : kExitOther;
   Fields fields;
   AddStanding(*job, fields);
+  AddTerms(*job, fields);
   AddCommand(*job, fields);
   AddMemory(*job, fields);
   return Out(fields.Text()) ? kExitOk : kExitOther;

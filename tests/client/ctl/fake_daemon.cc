@@ -150,9 +150,11 @@ std::optional<v1::ReportExitRequest> FakeDaemon::AwaitReport() {
   return report_;
 }
 
-grpc::Status Failure(grpc::StatusCode code, const std::string& message, const std::string& reason) {
+grpc::Status Failure(grpc::StatusCode code, const std::string& message, const std::string& reason,
+                     const std::string& field) {
   v1::ErrorInfo info;
   info.set_reason(reason);
+  if (!field.empty()) (*info.mutable_metadata())["field"] = field;
   v1::ErrorStatus status;
   v1::ErrorDetail& detail = *status.add_details();
   detail.set_type_url("type.googleapis.com/google.rpc.ErrorInfo");

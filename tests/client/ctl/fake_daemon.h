@@ -72,7 +72,8 @@ class FakeDaemon {
 };
 
 // A failure as the daemon sends it.
-grpc::Status Failure(grpc::StatusCode code, const std::string& message, const std::string& reason);
+grpc::Status Failure(grpc::StatusCode code, const std::string& message, const std::string& reason,
+                     const std::string& field = "");
 
 }  // namespace stageload::ctl
 

@@ -58,12 +58,16 @@ TEST_F(GuardTest, SendsThePidTheCommandAndThePolicy) {
     return grpc::Status::OK;
   };
   const Result result =
-      RunProgram(daemon_.home(), {"guard", "--name", "n", "--memory", "1G", "sh", "-c", "echo $$"});
+      RunProgram(daemon_.home(), {"guard", "--name", "n", "--memory", "1G", "--after", "2,1",
+                                  "--group", "gpu", "--time", "1h", "sh", "-c", "echo $$"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, std::to_string(request.pid()) + "\n");
   EXPECT_THAT(request.arguments(), ElementsAre("sh", "-c", "echo $$"));
   EXPECT_EQ(request.name(), "n");
   EXPECT_EQ(request.policy().memory_bytes(), 1 << 30);
+  EXPECT_EQ(request.policy().time_limit_ns(), 60LL * 60 * 1'000'000'000);
+  EXPECT_THAT(request.terms().after(), ElementsAre(2, 1));
+  EXPECT_EQ(request.terms().group(), "gpu");
   EXPECT_EQ(request.policy().start_timeout_ns(), 30LL * 60 * 1'000'000'000);
 }
 
@@ -111,6 +115,56 @@ TEST_F(GuardTest, StoppedForItsBudgetExitsThreeAndGivesTheFigures) {
   // The shell may add its own line about a child that was terminated.
   EXPECT_THAT(result.err,
               HasSubstr("stageload: stopped: SWAP_BUDGET: charge 9 GiB, budget 8 GiB\n"));
+}
+
+TEST_F(GuardTest, StoppedForItsTimeLimitExitsOneAlsoWhenTheCommandExitsWithZero) {
+  const std::string ready = Path("ready");
+  daemon_.on_guard = [&](GuardScript& script) {
+    script.Send(v1::JOB_STATE_RUNNING);
+    EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(ready); }));
+    script.Send(v1::JOB_STATE_STOPPING, v1::REASON_TIMEOUT, "it ran for its time limit of 1s");
+    kill(-script.request.pid(), SIGTERM);
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_TIMEOUT, v1::REASON_TIMEOUT, "it ran for its time limit of 1s");
+    return grpc::Status::OK;
+  };
+  const Result result = RunProgram(
+      daemon_.home(), {"guard", "--time", "1s", "sh", "-c",
+                       "trap 'exit 0' TERM; echo > \"$0\"; while :; do sleep 0.01; done", ready});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("stageload: stopped: TIMEOUT: it ran for its time limit"));
+}
+
+TEST_F(GuardTest, SaysThatItsCommandIsSuspendedAndGoesOnWithIt) {
+  daemon_.on_guard = [&](GuardScript& script) {
+    script.Send(v1::JOB_STATE_RUNNING);
+    script.Send(v1::JOB_STATE_SUSPENDED, v1::REASON_SWAP_BUDGET, "charge 9 GiB, budget 8 GiB");
+    script.Send(v1::JOB_STATE_SUSPENDED, v1::REASON_SWAP_BUDGET, "charge 9 GiB, budget 8 GiB");
+    std::ofstream(Path("go")) << "x";
+    script.Send(v1::JOB_STATE_RUNNING);
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_COMPLETED);
+    return grpc::Status::OK;
+  };
+  const Result result =
+      RunProgram(daemon_.home(), {"guard", "--on-over-budget", "suspend", "sh", "-c",
+                                  "while [ ! -e \"$0\" ]; do sleep 0.01; done", Path("go")});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "stageload: suspended: SWAP_BUDGET: charge 9 GiB, budget 8 GiB\n");
+}
+
+TEST_F(GuardTest, CancelledForAJobThatItWasToStartAfterRunsNothingAndExitsOne) {
+  daemon_.on_guard = [](GuardScript& script) {
+    script.Send(v1::JOB_STATE_CANCELLED, v1::REASON_DEPENDENCY_NEVER,
+                "it was to start after job 1, which ended as FAILED");
+    return grpc::Status::OK;
+  };
+  const std::string mark = Path("ran");
+  const Result result = RunProgram(daemon_.home(), {"guard", "--after", "1", "touch", mark});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err,
+            "stageload: job 3 cancelled: it was to start after job 1, which ended as FAILED\n");
+  EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
 TEST_F(GuardTest, StoppedBeforeItCouldBeginIsToldTheSame) {

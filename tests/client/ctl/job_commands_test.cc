@@ -49,6 +49,36 @@ TEST_F(JobCommandsTest, SubmitPrintsTheIdAndNothingElse) {
   EXPECT_THAT(seen.environment(), testing::Contains("A=b c"));
 }
 
+TEST_F(JobCommandsTest, SubmitSendsTheTermsAndRepeatedOptionsDoNotTakeTheCommand) {
+  v1::SubmitJobRequest seen;
+  daemon_.on_submit = [&](const v1::SubmitJobRequest& request, v1::SubmitJobResponse& response) {
+    seen = request;
+    response.mutable_job()->set_id(12);
+    return grpc::Status::OK;
+  };
+  const Result result = Ctl({"submit", "--after", "1,2", "--group", "gpu", "--after", "5", "--busy",
+                             "ollama serve", "--begin", "2126-01-01T00:00:00Z", "--memory", "auto",
+                             "--profile", "p", "--busy", "a|b", "echo", "3"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(seen.arguments(), ElementsAre("echo", "3"));
+  EXPECT_THAT(seen.terms().after(), ElementsAre(1, 2, 5));
+  EXPECT_EQ(seen.terms().group(), "gpu");
+  EXPECT_EQ(seen.terms().profile(), "p");
+  EXPECT_EQ(seen.terms().begin_time_ns(), 4'922'899'200'000'000'000);
+  EXPECT_THAT(seen.policy().busy_patterns(), ElementsAre("ollama serve", "a|b"));
+  EXPECT_TRUE(seen.policy().memory_auto());
+}
+
+TEST_F(JobCommandsTest, ARefusedFieldIsCalledByItsOption) {
+  daemon_.on_submit = [](const v1::SubmitJobRequest&, v1::SubmitJobResponse&) {
+    return Failure(grpc::StatusCode::INVALID_ARGUMENT, "policy.busy_patterns: \"(\" is none",
+                   "INVALID_FIELD", "policy.busy_patterns");
+  };
+  const Result result = Ctl({"submit", "--busy", "(", "true"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.err, "stageload: --busy: \"(\" is none\n");
+}
+
 TEST_F(JobCommandsTest, WrongOptionsExitTwoAndAskNothing) {
   bool asked = false;
   daemon_.on_submit = [&](const v1::SubmitJobRequest&, v1::SubmitJobResponse&) {
@@ -62,6 +92,12 @@ TEST_F(JobCommandsTest, WrongOptionsExitTwoAndAskNothing) {
                                              {"submit", "--grace", "-1s", "true"},
                                              {"submit", "--wait-free", "140", "true"},
                                              {"submit", "--no-such-option", "true"},
+                                             {"submit", "--quiet-for", "1m", "true"},
+                                             {"submit", "--begin", "25:00", "true"},
+                                             {"submit", "--memory", "auto", "true"},
+                                             {"guard", "--after", "x", "true"},
+                                             {"guard", "--begin", "22:00", "true"},
+                                             {"run", "--time", "0", "true"},
                                              {"show", "0"},
                                              {"no-such-command"},
                                              {}}) {
@@ -119,6 +155,96 @@ TEST_F(JobCommandsTest, ShowPrintsTheJobAndRefusesAnUnknownOne) {
   EXPECT_THAT(Ctl({"show", "2"}).out, HasSubstr("FAILED"));
   EXPECT_EQ(json::parse(Ctl({"show", "2", "--json"}).out)["exit_code"], 5);
   EXPECT_EQ(Ctl({"show", "3"}).code, 1);
+}
+
+v1::Job Waiting() {
+  v1::Job job;
+  job.set_id(5);
+  job.set_state(v1::JOB_STATE_PENDING);
+  job.set_group("gpu");
+  job.set_profile("llama");
+  job.add_after(3);
+  job.add_after(4);
+  job.set_held(true);
+  job.set_begin_time_ns(4'922'899'200'000'000'000);
+  v1::Policy& policy = *job.mutable_policy();
+  policy.set_memory_auto(true);
+  policy.set_time_limit_ns(7'200'000'000'000);
+  policy.set_charge_mode(v1::CHARGE_MODE_OWN);
+  policy.set_on_over_budget(v1::OVER_BUDGET_WARN);
+  policy.add_busy_patterns("ollama serve");
+  policy.add_busy_patterns("a|b");
+  policy.set_quiet_for_ns(90'000'000'000);
+  v1::Blocker& busy = *job.add_blockers();
+  busy.set_kind(v1::BLOCKER_KIND_BUSY);
+  busy.set_text("quiet for 3s since 412 ollama serve, needs 15s");
+  busy.set_ends_in_ns(12'000'000'000);
+  v1::Blocker& begin = *job.add_blockers();
+  begin.set_kind(v1::BLOCKER_KIND_NOT_BEFORE);
+  begin.set_text("not before 2126, in 99d");
+  begin.set_ends_in_ns(12'000'000'000);
+  return job;
+}
+
+TEST_F(JobCommandsTest, ShowPrintsTheTermsOfAJobThatWaits) {
+  daemon_.jobs = {Waiting()};
+  const Result result = Ctl({"show", "5"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* line :
+       {"\nwaits for       BUSY: quiet for 3s since 412 ollama serve, needs 15s; ends in 12s\n"
+        "                NOT_BEFORE: not before 2126, in 99d\n",
+        "\ngroup           gpu\n", "\nprofile         llama\n", "\nstarts after    jobs 3, 4\n",
+        "\nnot before      212", "\nheld            until",
+        "\nbusy            ollama serve\n                a|b\nquiet for       1m30s\n",
+        "\ncharge mode     OWN\n", "\non over budget  WARN\n", "\nmemory          auto\n",
+        "\ntime limit      2h00m\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+  EXPECT_THAT(Ctl({"queue"}).out,
+              HasSubstr("BUSY: quiet for 3s since 412 ollama serve, needs 15s (+1 more)"));
+}
+
+TEST_F(JobCommandsTest, ShowLeavesOutWhatIsAsUsual) {
+  v1::Job job = Ended(2, v1::JOB_STATE_FAILED, 5);
+  job.mutable_policy()->set_charge_mode(v1::CHARGE_MODE_SYSTEM);
+  job.mutable_policy()->set_on_over_budget(v1::OVER_BUDGET_STOP);
+  daemon_.jobs = {job};
+  const std::string out = Ctl({"show", "2"}).out;
+  for (const char* label :
+       {"group", "profile", "starts after", "not before", "held", "busy", "quiet for",
+        "charge mode", "on over budget", "memory", "time limit", "true peak"}) {
+    EXPECT_THAT(out, testing::Not(HasSubstr(std::string("\n") + label)));
+  }
+}
+
+TEST_F(JobCommandsTest, ShowTellsWhatWasLearnedAndTheTruePeak) {
+  v1::Job job = Ended(2, v1::JOB_STATE_COMPLETED, 0);
+  job.mutable_policy()->set_memory_auto(true);
+  job.set_true_peak_bytes(3LL << 30);
+  daemon_.jobs = {job};
+  EXPECT_THAT(Ctl({"show", "2"}).out, HasSubstr("auto, of which nothing was known yet\n"));
+  job.mutable_policy()->set_memory_bytes(2LL << 30);
+  daemon_.jobs = {job};
+  const std::string out = Ctl({"show", "2"}).out;
+  EXPECT_THAT(out, HasSubstr("2 GiB (auto)\n"));
+  EXPECT_THAT(out, testing::ContainsRegex("true peak +3 GiB\n"));
+}
+
+TEST_F(JobCommandsTest, ShowAsJsonHasTheTermsUnderTheirNames) {
+  daemon_.jobs = {Waiting()};
+  const json job = json::parse(Ctl({"show", "5", "--json"}).out);
+  EXPECT_EQ(job["group"], "gpu");
+  EXPECT_EQ(job["after"], json::array({3, 4}));
+  EXPECT_EQ(job["held"], true);
+  EXPECT_EQ(job["begin_time_ns"], 4'922'899'200'000'000'000);
+  EXPECT_EQ(job["policy"]["charge_mode"], "OWN");
+  EXPECT_EQ(job["policy"]["on_over_budget"], "WARN");
+  EXPECT_EQ(job["policy"]["memory_auto"], true);
+  EXPECT_EQ(job["policy"]["time_limit_ns"], 7'200'000'000'000);
+  EXPECT_EQ(job["policy"]["busy_patterns"], json::array({"ollama serve", "a|b"}));
+  EXPECT_EQ(job["policy"]["quiet_for_ns"], 90'000'000'000);
+  EXPECT_EQ(job["blockers"][0]["ends_in_ns"], 12'000'000'000);
+  EXPECT_FALSE(job.contains("true_peak_bytes"));
 }
 
 TEST_F(JobCommandsTest, ADaemonOfAnotherAgeIsToldOnStderrOnly) {

@@ -54,6 +54,16 @@ TEST(ExitCode, TellsOurStopsFromTheCommandsOwnFailures) {
   EXPECT_EQ(ExitCodeOf(zero), 3);
 }
 
+TEST(ExitCode, OfATimeLimitIsOneHoweverTheCommandTookIt) {
+  v1::Job job = Ended(v1::JOB_STATE_TIMEOUT);
+  job.set_reason(v1::REASON_TIMEOUT);
+  job.set_signal(SIGTERM);
+  EXPECT_EQ(ExitCodeOf(job), 1);
+  job.clear_signal();
+  job.set_exit_code(0);
+  EXPECT_EQ(ExitCodeOf(job), 1);
+}
+
 TEST(ExitCode, IsNeverZeroForAJobThatIsNotKnownToHaveCompleted) {
   for (int state = 0; state <= v1::JobState_MAX; ++state) {
     if (state == v1::JOB_STATE_COMPLETED) continue;
@@ -72,6 +82,10 @@ TEST(EndLine, GivesTheReasonWithItsFigures) {
   EXPECT_EQ(EndLine(job), "job 7 stopped: SWAP_BUDGET: charge 9 GiB, budget 8 GiB");
   EXPECT_EQ(EndLine(Ended(v1::JOB_STATE_COMPLETED)), "");
   EXPECT_EQ(EndLine(Ended(v1::JOB_STATE_FAILED)), "");
+  v1::Job late = Ended(v1::JOB_STATE_TIMEOUT);
+  late.set_reason(v1::REASON_TIMEOUT);
+  late.set_reason_text("it ran for its time limit of 1h");
+  EXPECT_EQ(EndLine(late), "job 7 stopped: TIMEOUT: it ran for its time limit of 1h");
   v1::Job cancelled = Ended(v1::JOB_STATE_CANCELLED);
   cancelled.set_reason(v1::REASON_CANCELLED);
   cancelled.set_reason_text("while it waited");
