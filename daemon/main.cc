@@ -44,6 +44,7 @@ constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
 struct Options {
   std::optional<absl::Duration> idle_exit;
   bool log_stderr = false;
+  bool dry_run = false;
 };
 
 // The signals that end the daemon are taken by main() alone. Blocked before the first thread, so
@@ -134,6 +135,7 @@ class Daemon {
 engine::Engine::Options Daemon::EngineOptions(const core::Config& config, const Options& options) {
   engine::Engine::Options out;
   out.config = config;
+  out.config.dry_run = options.dry_run;
   out.idle_exit = options.idle_exit;
   out.on_idle = [] {
     spdlog::info("leaving: nothing was asked or run for the idle time");
@@ -188,6 +190,11 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   server_ = std::make_unique<rpc::Server>(std::move(parts));
   StartThreads();
   spdlog::info("stageloadd {} pid {} listens at {}", kVersion, getpid(), paths.socket);
+  if (options.dry_run) {
+    spdlog::info(
+        "dry run: what would be stopped or suspended is told and runs on; only what a user "
+        "cancels or suspends is signalled");
+  }
   return server_->Start(*socket_);
 }
 
@@ -243,6 +250,10 @@ int main(int argc, char** argv) {
   stageload::Options options;
   app.add_option("--idle-exit", idle_exit, "Leave after so long with nothing to do, such as 10m");
   app.add_flag("--log-stderr", options.log_stderr, "Log to stderr too");
+  app.add_flag("--dry-run", options.dry_run,
+               "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
+               "what would be done is told as \"would_stop\". Jobs are still admitted and "
+               "started, and what a user cancels still ends");
   app.set_version_flag("--version", std::string("stageloadd ") + stageload::kVersion);
   try {
     app.parse(argc, argv);
