@@ -29,7 +29,8 @@ absl::StatusOr<Regex> Compile(const std::string& pattern) {
   if (error == 0) return Regex(compiled.release());
   char text[128];
   regerror(error, compiled.get(), text, sizeof text);
-  return absl::InvalidArgumentError(absl::StrCat("\"", pattern, "\" is no pattern: ", text));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", pattern, "\" is no POSIX extended regular expression for command lines: ", text));
 }
 
 // Whether the program that runs is one of ours by name: stageloadctl, stageload, stageloadd, shim.
