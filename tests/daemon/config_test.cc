@@ -11,7 +11,11 @@
 namespace stageload {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class ConfigTest : public testing::Test {
  protected:
@@ -41,13 +45,48 @@ TEST_F(ConfigTest, NoFileAndAnEmptyFileGiveTheDefaults) {
 TEST_F(ConfigTest, ReadsEveryKey) {
   const auto config = Load(
       "memory_pool = \"2.5G\"\nreserve = 1073741824\nreserve_percent = 12.5\n"
-      "max_pressure = \"warn\"\nmax_queued = 7\n");
+      "max_pressure = \"warn\"\nmax_queued = 7\nmax_bypass = 3\nsettle = \"20s\"\n"
+      "anonymous_credit = 0.25\ngroup_limits = { gpu = 1, \"the net\" = 3 }\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->memory_pool, MiB(2560));
   EXPECT_EQ(config->reserve, GiB(1));
   EXPECT_EQ(config->reserve_fraction, 0.125);
   EXPECT_EQ(config->max_pressure, core::Pressure::kWarn);
   EXPECT_EQ(config->max_queued, 7);
+  EXPECT_EQ(config->max_bypass, 3);
+  EXPECT_EQ(config->settle, absl::Seconds(20));
+  EXPECT_EQ(config->anonymous_credit, 0.25);
+  EXPECT_THAT(config->group_limits, ElementsAre(Pair("gpu", 1), Pair("the net", 3)));
+  EXPECT_FALSE(config->dry_run) << "only a flag says so";
+}
+
+TEST_F(ConfigTest, WhatIsNotSaidKeepsItsDefault) {
+  const auto config = Load("max_queued = 7\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->max_bypass, 5);
+  EXPECT_EQ(config->settle, absl::Seconds(15));
+  EXPECT_EQ(config->anonymous_credit, 0);
+  EXPECT_THAT(config->group_limits, IsEmpty());
+}
+
+TEST_F(ConfigTest, TheEndsOfEachRangeAreTaken) {
+  const auto least = Load(
+      "max_bypass = 0\nsettle = \"0s\"\nanonymous_credit = 0\ngroup_limits = { a = 1 }\n"
+      "reserve_percent = 0\nmax_queued = 1\n");
+  ASSERT_TRUE(least.ok()) << least.status();
+  EXPECT_EQ(least->max_bypass, 0);
+  EXPECT_EQ(least->settle, absl::ZeroDuration());
+  const auto most = Load(
+      "max_bypass = 1000\nanonymous_credit = 1\ngroup_limits = { a = 100000 }\n"
+      "reserve_percent = 90\nmax_queued = 100000\n");
+  ASSERT_TRUE(most.ok()) << most.status();
+  EXPECT_EQ(most->anonymous_credit, 1);
+}
+
+TEST_F(ConfigTest, GroupLimitsMayStandInATableOfTheirOwn) {
+  const auto config = Load("max_queued = 7\n[group_limits]\ngpu = 2\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->group_limits, ElementsAre(Pair("gpu", 2)));
 }
 
 TEST_F(ConfigTest, UnknownKeyIsRefusedWithItsLineAndTheKeysThereAre) {
@@ -64,6 +103,27 @@ TEST_F(ConfigTest, BadValueIsRefusedWithItsLineAndARightOne) {
   EXPECT_THAT(ErrorOf("reserve_percent = \"10\"\n"), HasSubstr("needs a number from 0 to 90"));
   EXPECT_THAT(ErrorOf("max_pressure = \"loud\"\n"), HasSubstr("\"warn\" or \"critical\""));
   EXPECT_THAT(ErrorOf("max_queued = 0\n"), HasSubstr("from 1 to 100000"));
+  for (const char* wrong : {"-1", "1001", "1.5", "\"5\""}) {
+    EXPECT_THAT(ErrorOf(std::string("\nmax_bypass = ") + wrong + "\n"),
+                HasSubstr("config.toml:2: max_bypass: needs a whole number from 0 to 1000"));
+  }
+  for (const char* wrong : {"15", "true", "-1"}) {
+    EXPECT_THAT(ErrorOf(std::string("settle = ") + wrong + "\n"),
+                HasSubstr("config.toml:1: settle: needs a duration such as \"15s\""));
+  }
+  EXPECT_THAT(ErrorOf("settle = \"soon\"\n"), HasSubstr("settle: duration \"soon\""));
+  EXPECT_THAT(ErrorOf("settle = \"-1s\"\n"), HasSubstr("negative"));
+  for (const char* wrong : {"-0.1", "1.1", "\"0.5\"", "nan", "true"}) {
+    EXPECT_THAT(ErrorOf(std::string("anonymous_credit = ") + wrong + "\n"),
+                HasSubstr("anonymous_credit: needs a number from 0 to 1"));
+  }
+  for (const char* wrong : {"1", "\"gpu\"", "[]", "{ gpu = 0 }", "{ gpu = \"1\" }", "{ gpu = 1.5 }",
+                            "{ gpu = 100001 }", "{ cpu = 1, gpu = -1 }"}) {
+    EXPECT_THAT(ErrorOf(std::string("group_limits = ") + wrong + "\n"),
+                AllOf(HasSubstr("config.toml:1: group_limits: "), HasSubstr("gpu = 1")));
+  }
+  EXPECT_THAT(ErrorOf("group_limits = { cpu = 1, gpu = -1 }\n"),
+              HasSubstr("gpu has something else"));
 }
 
 TEST_F(ConfigTest, BrokenSyntaxIsRefusedWithItsLine) {

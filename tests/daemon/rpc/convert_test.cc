@@ -50,6 +50,12 @@ void ExpectInvalid(const absl::Status& status, const std::string& field, const s
 
 // ---- Policy ----
 
+v1::Policy WithMode(v1::ChargeMode mode) {
+  v1::Policy policy;
+  policy.set_charge_mode(mode);
+  return policy;
+}
+
 TEST(ToPolicyTest, WhatIsAbsentTakesTheDefault) {
   const auto policy = ToPolicy(v1::Policy());
   ASSERT_TRUE(policy.ok()) << policy.status();
@@ -59,6 +65,46 @@ TEST(ToPolicyTest, WhatIsAbsentTakesTheDefault) {
   EXPECT_EQ(policy->grace, absl::Seconds(5));
   EXPECT_EQ(policy->priority, 0);
   EXPECT_FALSE(policy->swap_limit || policy->memory || policy->start_timeout);
+  EXPECT_FALSE(policy->memory_auto || policy->time_limit);
+  EXPECT_EQ(policy->charge_mode, core::ChargeMode::kSystem);
+  EXPECT_EQ(policy->on_over_budget, core::OverBudget::kStop);
+  EXPECT_THAT(policy->busy, IsEmpty());
+  EXPECT_EQ(policy->quiet_for, absl::Minutes(1));
+}
+
+TEST(ToPolicyTest, WhatIsGivenIsTakenOver) {
+  v1::Policy in;
+  in.set_memory_auto(true);
+  in.set_time_limit_ns(90'000'000'000);
+  in.set_charge_mode(v1::CHARGE_MODE_OWN);
+  in.set_on_over_budget(v1::OVER_BUDGET_SUSPEND);
+  in.add_busy_patterns("ollama (serve|run)");
+  in.add_busy_patterns("caf\u00e9");
+  in.set_quiet_for_ns(0);
+  const auto policy = ToPolicy(in);
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_TRUE(policy->memory_auto);
+  EXPECT_FALSE(policy->memory);
+  EXPECT_EQ(policy->time_limit, absl::Seconds(90));
+  EXPECT_EQ(policy->charge_mode, core::ChargeMode::kOwn);
+  EXPECT_EQ(policy->on_over_budget, core::OverBudget::kSuspend);
+  EXPECT_THAT(policy->busy, ElementsAre("ollama (serve|run)", "caf\u00e9"));
+  EXPECT_EQ(policy->quiet_for, absl::ZeroDuration());
+}
+
+// Each choice that the core knows goes out as a word and comes back as the same choice.
+TEST(ToPolicyTest, EachChoiceComesBackAsItWent) {
+  for (const auto mode : {core::ChargeMode::kSystem, core::ChargeMode::kOwn}) {
+    for (const auto action :
+         {core::OverBudget::kStop, core::OverBudget::kSuspend, core::OverBudget::kWarn}) {
+      engine::JobView view;
+      view.record.policy.charge_mode = mode;
+      view.record.policy.on_over_budget = action;
+      EXPECT_EQ(*ToPolicy(ToProto(view).policy()), view.record.policy);
+    }
+  }
+  EXPECT_EQ(core::ChargeMode::kOwn, ToPolicy(WithMode(v1::CHARGE_MODE_OWN))->charge_mode);
+  EXPECT_EQ(core::ChargeMode::kSystem, ToPolicy(WithMode(v1::CHARGE_MODE_SYSTEM))->charge_mode);
 }
 
 TEST(ToPolicyTest, ZeroIsAValueAndNotAbsence) {
@@ -104,6 +150,33 @@ TEST(ToPolicyTest, EachBadFieldIsNamedWithItsValue) {
       {"policy.priority", "-1001", [](auto& p) { p.set_priority(-1001); }},
       {"policy.start_timeout_ns", "negative", [](auto& p) { p.set_start_timeout_ns(-1); }},
       {"policy.grace_ns", "negative", [](auto& p) { p.set_grace_ns(-1'000'000'000); }},
+      {"policy.time_limit_ns", "negative", [](auto& p) { p.set_time_limit_ns(-1); }},
+      {"policy.quiet_for_ns", "negative", [](auto& p) { p.set_quiet_for_ns(-1); }},
+      {"policy.charge_mode", "3 is no charge mode",
+       [](auto& p) { p.set_charge_mode(static_cast<v1::ChargeMode>(3)); }},
+      {"policy.charge_mode", "-1 is no charge mode",
+       [](auto& p) { p.set_charge_mode(static_cast<v1::ChargeMode>(-1)); }},
+      {"policy.on_over_budget", "4 is no action",
+       [](auto& p) { p.set_on_over_budget(static_cast<v1::OverBudget>(4)); }},
+      {"policy.memory_auto", "memory_bytes",
+       [](auto& p) {
+         p.set_memory_auto(true);
+         p.set_memory_bytes(1);
+       }},
+      {"policy.busy_patterns", "\"(\" is no POSIX extended regular expression",
+       [](auto& p) {
+         p.add_busy_patterns("good");
+         p.add_busy_patterns("(");
+       }},
+      {"policy.busy_patterns", "empty", [](auto& p) { p.add_busy_patterns(""); }},
+      {"policy.busy_patterns", "control", [](auto& p) { p.add_busy_patterns("a\nb"); }},
+      {"policy.busy_patterns", "control", [](auto& p) { p.add_busy_patterns(std::string(1, 0)); }},
+      {"policy.busy_patterns", "257 bytes, the limit is 256",
+       [](auto& p) { p.add_busy_patterns(std::string(257, 'a')); }},
+      {"policy.busy_patterns", "33 patterns, the limit is 32",
+       [](auto& p) {
+         for (int i = 0; i < 33; ++i) p.add_busy_patterns("a");
+       }},
   };
   for (const Case& bad : cases) {
     v1::SubmitJobRequest submit = GoodSubmit();
@@ -175,6 +248,66 @@ TEST(ToSubmitTest, EachBadFieldIsNamed) {
   }
 }
 
+TEST(ToSubmitTest, TermsAreTakenOver) {
+  v1::SubmitJobRequest request = GoodSubmit();
+  v1::Terms& terms = *request.mutable_terms();
+  terms.set_group("gpu");
+  terms.set_profile("llama");
+  terms.add_after(3);
+  terms.add_after(1);
+  terms.set_begin_time_ns(1'800'000'000'000'000'001);
+  terms.set_held(true);
+  const auto submit = ToSubmit(request);
+  ASSERT_TRUE(submit.ok()) << submit.status();
+  EXPECT_EQ(submit->terms.group, "gpu");
+  EXPECT_EQ(submit->terms.profile, "llama");
+  EXPECT_THAT(submit->terms.after, ElementsAre(core::JobId{3}, core::JobId{1}));
+  EXPECT_EQ(submit->terms.begin_time, absl::FromUnixNanos(1'800'000'000'000'000'001));
+  EXPECT_TRUE(submit->terms.held);
+  const auto plain = ToSubmit(GoodSubmit());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->terms.group, "");
+  EXPECT_THAT(plain->terms.after, IsEmpty());
+  EXPECT_FALSE(plain->terms.begin_time || plain->terms.held);
+}
+
+TEST(ToSubmitTest, TheProfileIsTheNameThatWasGivenAndNotThatOfTheCommand) {
+  v1::SubmitJobRequest request = GoodSubmit();
+  EXPECT_EQ(ToSubmit(request)->terms.profile, "");
+  request.set_name("night run");
+  EXPECT_EQ(ToSubmit(request)->terms.profile, "night run");
+  request.mutable_terms()->set_profile("llama");
+  EXPECT_EQ(ToSubmit(request)->terms.profile, "llama");
+}
+
+TEST(ToSubmitTest, EachBadTermIsNamed) {
+  struct Case {
+    const char* field;
+    const char* text;
+    std::function<void(v1::Terms&)> spoil;
+  };
+  const std::vector<Case> cases = {
+      {"terms.group", "257 bytes", [](auto& t) { t.set_group(std::string(257, 'g')); }},
+      {"terms.group", "control", [](auto& t) { t.set_group("a\tb"); }},
+      {"terms.profile", "300 bytes", [](auto& t) { t.set_profile(std::string(300, 'p')); }},
+      {"terms.profile", "control", [](auto& t) { t.set_profile("\x7F"); }},
+      {"terms.after", "0 is not a job id", [](auto& t) { t.add_after(0); }},
+      {"terms.after", "-3 is not a job id",
+       [](auto& t) {
+         t.add_after(1);
+         t.add_after(-3);
+       }},
+  };
+  for (const Case& bad : cases) {
+    v1::SubmitJobRequest submit = GoodSubmit();
+    bad.spoil(*submit.mutable_terms());
+    ExpectInvalid(ToSubmit(submit).status(), bad.field, bad.text);
+    v1::GuardRequest guard = GoodGuard();
+    bad.spoil(*guard.mutable_terms());
+    ExpectInvalid(ToGuard(guard).status(), bad.field, bad.text);
+  }
+}
+
 TEST(ToSubmitTest, ArgumentsAndEnvironmentMayTakeTwoMebibytesTogetherAndNoByteMore) {
   v1::SubmitJobRequest request;
   request.set_working_directory("/");
@@ -209,6 +342,20 @@ TEST(ToGuardTest, PidAndCommandMustBeThere) {
   v1::GuardRequest request = GoodGuard();
   request.clear_arguments();
   ExpectInvalid(ToGuard(request).status(), "arguments", "empty");
+}
+
+TEST(ToGuardTest, HasTermsLikeAJobButCannotBeHeld) {
+  v1::GuardRequest request = GoodGuard();
+  request.set_name("n");
+  request.mutable_terms()->set_group("gpu");
+  request.mutable_terms()->add_after(9);
+  const auto guard = ToGuard(request);
+  ASSERT_TRUE(guard.ok()) << guard.status();
+  EXPECT_EQ(guard->terms.group, "gpu");
+  EXPECT_EQ(guard->terms.profile, "n");
+  EXPECT_THAT(guard->terms.after, ElementsAre(core::JobId{9}));
+  request.mutable_terms()->set_held(true);
+  ExpectInvalid(ToGuard(request).status(), "terms.held", "cannot be held");
 }
 
 TEST(ToOutcomeTest, ACommandExitsOrIsSignalledAndNotBothAndNotNeither) {
@@ -312,6 +459,42 @@ TEST(ToProtoTest, WhatAJobDoesNotHaveStaysAbsent) {
   EXPECT_FALSE(job.policy().has_memory_bytes() || job.policy().has_swap_limit_bytes() ||
                job.policy().has_start_timeout_ns());
   EXPECT_EQ(job.policy().swap_budget_bytes(), GiB(8).count());
+  EXPECT_FALSE(job.policy().has_time_limit_ns() || job.policy().has_quiet_for_ns() ||
+               job.policy().memory_auto());
+  EXPECT_FALSE(job.has_begin_time_ns() || job.has_true_peak_bytes() || job.held());
+  EXPECT_EQ(job.after_size(), 0);
+}
+
+TEST(ToProtoTest, AJobShowsItsTermsAndEveryDefault) {
+  engine::JobView view = SomeJob();
+  view.record.policy.memory_auto = true;
+  view.record.policy.time_limit = absl::Seconds(90);
+  view.record.policy.busy = {"ollama", "caf\xE9"};
+  view.record.group = "gpu";
+  view.record.profile = "llama";
+  view.record.after = {core::JobId{3}, core::JobId{4}};
+  view.record.begin_time = absl::FromUnixNanos(1'800'000'000'000'000'001);
+  view.record.true_peak = Bytes(0);
+  const v1::Job job = ToProto(view);
+  EXPECT_TRUE(job.policy().memory_auto());
+  EXPECT_EQ(job.policy().time_limit_ns(), 90'000'000'000);
+  EXPECT_EQ(job.policy().charge_mode(), v1::CHARGE_MODE_SYSTEM);
+  EXPECT_EQ(job.policy().on_over_budget(), v1::OVER_BUDGET_STOP);
+  EXPECT_THAT(job.policy().busy_patterns(), ElementsAre("ollama", "caf\xEF\xBF\xBD"));
+  EXPECT_EQ(job.policy().quiet_for_ns(), 60'000'000'000);
+  EXPECT_EQ(job.group(), "gpu");
+  EXPECT_EQ(job.profile(), "llama");
+  EXPECT_THAT(job.after(), ElementsAre(3, 4));
+  EXPECT_EQ(job.begin_time_ns(), 1'800'000'000'000'000'001);
+  EXPECT_TRUE(job.has_true_peak_bytes()) << "0 is a size";
+}
+
+TEST(ToProtoTest, AJobIsHeldOnlyWhileItWaits) {
+  engine::JobView view = SomeJob();
+  view.record.held = true;
+  EXPECT_TRUE(ToProto(view).held());
+  view.record.state = core::JobState::kCancelled;
+  EXPECT_FALSE(ToProto(view).held());
 }
 
 TEST(ToProtoTest, ACommandThatIsNotUtf8CanStillBeRead) {
@@ -326,15 +509,29 @@ TEST(ToProtoTest, APendingJobSaysWhatItWaitsFor) {
   engine::JobView view = SomeJob();
   view.queue_position = 3;
   view.blockers = {{core::BlockerKind::kMemory, 9e9, 13e9, "needs 13 GB"},
-                   {core::BlockerKind::kStale, 2, 1.5, "2 s old"}};
+                   {core::BlockerKind::kStale, 2, 1.5, "2 s old"},
+                   {core::BlockerKind::kBusy, 3, 60, "quiet", absl::Seconds(57)}};
   const v1::Job job = ToProto(view);
   EXPECT_EQ(job.queue_position(), 3);
-  ASSERT_EQ(job.blockers_size(), 2);
+  ASSERT_EQ(job.blockers_size(), 3);
   EXPECT_EQ(job.blockers(0).kind(), v1::BLOCKER_KIND_MEMORY);
   EXPECT_EQ(job.blockers(0).read(), 9e9);
   EXPECT_EQ(job.blockers(0).needed(), 13e9);
   EXPECT_EQ(job.blockers(0).text(), "needs 13 GB");
+  EXPECT_FALSE(job.blockers(0).has_ends_in_ns());
   EXPECT_EQ(job.blockers(1).kind(), v1::BLOCKER_KIND_STALE);
+  EXPECT_EQ(job.blockers(2).ends_in_ns(), 57'000'000'000);
+}
+
+TEST(ToProtoTest, EveryBlockerHasItsWordOnTheWire) {
+  // In the order of the core, whose first and last these are.
+  for (int kind = static_cast<int>(core::BlockerKind::kLevel);
+       kind <= static_cast<int>(core::BlockerKind::kOrder); ++kind) {
+    engine::JobView view = SomeJob();
+    view.blockers = {{static_cast<core::BlockerKind>(kind), 0, 0, ""}};
+    EXPECT_EQ(std::string("BLOCKER_KIND_") + core::Name(view.blockers[0].kind),
+              std::string(v1::BlockerKind_Name(ToProto(view).blockers(0).kind())));
+  }
 }
 
 TEST(ToProtoTest, APidIsShownOnlyWhileItIsTheJobs) {
@@ -358,7 +555,7 @@ TEST(ToProtoTest, EveryStateAndReasonHasItsWordOnTheWire) {
     EXPECT_EQ(std::string("JOB_STATE_") + core::Name(view.record.state),
               std::string(v1::JobState_Name(ToProto(view).state())));
   }
-  for (int reason = 1; reason <= 8; ++reason) {
+  for (int reason = 1; reason <= static_cast<int>(core::Reason::kSuspendAsked); ++reason) {
     engine::JobView view = SomeJob();
     view.record.reason = static_cast<core::Reason>(reason);
     EXPECT_EQ(std::string("REASON_") + core::Name(view.record.reason),
