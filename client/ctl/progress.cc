@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/ctl/errors.h"
-#include "client/ctl/json.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/print.h"
 
@@ -18,16 +17,21 @@ namespace {
 
 constexpr char kEraseLine[] = "\r\033[K";
 
+// Its words up to the first figure.
+std::string Gist(const std::string& line) {
+  return line.substr(0, line.find_first_of("0123456789"));
+}
+
 }  // namespace
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void Progress::Waiting(const v1::Job& job) {
   std::vector<std::string> lines;
-  std::string kinds;
+  std::string gist;
   for (const v1::Blocker& blocker : job.blockers()) {
     lines.push_back(BlockerLine(blocker));
-    absl::StrAppend(&kinds, Word(blocker.kind()), " ");
+    absl::StrAppend(&gist, Gist(lines.back()), "\n");
   }
   const std::lock_guard lock(mutex_);
   // Queued and not yet looked at: there is nothing to say.
@@ -41,8 +45,8 @@ void Progress::Waiting(const v1::Job& job) {
     return;
   }
   // The figures move with every sample; a log wants to know when the reason does.
-  if (kinds == kinds_) return;
-  kinds_ = std::move(kinds);
+  if (gist == gist_) return;
+  gist_ = std::move(gist);
   (void)WriteAll(STDERR_FILENO, absl::StrCat(Printable(text), "\n"));
 }
 

@@ -29,7 +29,7 @@ class Progress {
   const bool terminal_;
   std::mutex mutex_;
   bool shown_ = false;
-  std::string kinds_;  // of the line printed last
+  std::string gist_;  // of the line printed last
 };
 
 }  // namespace stageload::ctl

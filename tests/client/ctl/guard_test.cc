@@ -96,6 +96,22 @@ TEST_F(GuardTest, RunsNothingBeforeThereIsRoomAndSaysWhatBlocks) {
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
+TEST_F(GuardTest, SaysAgainWhatBlocksWhenThatChangesAndNotWithEachFigure) {
+  daemon_.on_guard = [&](GuardScript& script) {
+    for (const char* blocker :
+         {"not looked for yet", "busy: 412 ollama", "busy: 413 ollama", "quiet for 3s"}) {
+      script.Send(v1::JOB_STATE_PENDING, v1::REASON_UNSPECIFIED, "", blocker);
+    }
+    script.Send(v1::JOB_STATE_CANCELLED, v1::REASON_CANCELLED, "a user asked");
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(RunProgram(daemon_.home(), {"guard", "true"}).err,
+            "stageload: job 3 waits: LEVEL: not looked for yet\n"
+            "stageload: job 3 waits: LEVEL: busy: 412 ollama\n"
+            "stageload: job 3 waits: LEVEL: quiet for 3s\n"
+            "stageload: job 3 cancelled: a user asked\n");
+}
+
 TEST_F(GuardTest, StoppedForItsBudgetExitsThreeAndGivesTheFigures) {
   const std::string ready = Path("ready");
   daemon_.on_guard = [&](GuardScript& script) {
