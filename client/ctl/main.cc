@@ -39,6 +39,12 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddLogs(app, invocation);
   AddWait(app, invocation);
   AddCancel(app, invocation);
+  AddHold(app, invocation);
+  AddRelease(app, invocation);
+  AddSuspend(app, invocation);
+  AddResume(app, invocation);
+  AddRetry(app, invocation);
+  AddClear(app, invocation);
   AddStatus(app, invocation);
   AddWatch(app, invocation);
   AddSimulate(app, invocation);

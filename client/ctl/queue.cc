@@ -11,48 +11,26 @@
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
+#include "client/ctl/job_list.h"
 #include "client/ctl/job_table.h"
 #include "client/ctl/json.h"
 #include "client/ctl/print.h"
-#include "stageload/v1/job_service.grpc.pb.h"
 
 namespace stageload::ctl {
 namespace {
-
-constexpr int kPage = 1000;
 
 struct Options {
   bool all = false;
   bool json = false;
 };
 
-absl::StatusOr<std::vector<v1::Job>> ListJobs(const Connection& connection, bool all) {
-  const auto stub = v1::JobService::NewStub(connection.channel);
-  v1::ListJobsRequest request;
-  request.set_page_size(kPage);
-  if (!all) {
-    for (const v1::JobState state : {v1::JOB_STATE_PENDING, v1::JOB_STATE_RUNNING,
-                                     v1::JOB_STATE_SUSPENDED, v1::JOB_STATE_STOPPING}) {
-      request.add_states(state);
-    }
-  }
-  std::vector<v1::Job> jobs;
-  do {
-    grpc::ClientContext context;
-    SetTimeout(context);
-    v1::ListJobsResponse response;
-    const grpc::Status status = stub->ListJobs(&context, request, &response);
-    if (!status.ok()) return FromGrpc(status);
-    for (v1::Job& job : *response.mutable_jobs()) jobs.push_back(std::move(job));
-    request.set_page_token(response.next_page_token());
-  } while (!request.page_token().empty());
-  return jobs;
-}
-
 int Queue(const Invocation& invocation, const Options& options) {
   const absl::StatusOr<Connection> connection = Connect(invocation.connect);
   if (!connection.ok()) return Fail(connection.status());
-  absl::StatusOr<std::vector<v1::Job>> jobs = ListJobs(*connection, options.all);
+  const std::vector<v1::JobState> living = {v1::JOB_STATE_PENDING, v1::JOB_STATE_RUNNING,
+                                            v1::JOB_STATE_SUSPENDED, v1::JOB_STATE_STOPPING};
+  absl::StatusOr<std::vector<v1::Job>> jobs =
+      ListJobs(*connection, options.all ? std::vector<v1::JobState>() : living);
   if (!jobs.ok()) return Fail(jobs.status());
   SortForQueue(*jobs);
   if (options.json) {

@@ -107,6 +107,7 @@ void AddStanding(const v1::Job& job, Fields& fields) {
 void AddTerms(const v1::Job& job, Fields& fields) {
   fields.Add("group", std::string(job.group()));
   fields.Add("profile", std::string(job.profile()));
+  if (job.has_retry_of()) fields.Add("runs again", absl::StrCat("job ", job.retry_of()));
   if (job.after_size() > 0) {
     fields.Add("starts after", absl::StrCat(job.after_size() == 1 ? "job " : "jobs ",
                                             absl::StrJoin(job.after(), ", ")));

@@ -248,8 +248,10 @@ std::vector<Blocker> RequestQueue::OwnBlockersOf(const Instant& now, JobId id) c
     const std::string names =
         absl::StrJoin(request.parents, ", ",
                       [](std::string* out, JobId parent) { absl::StrAppend(out, Value(parent)); });
-    blockers.push_back({BlockerKind::kDependency, static_cast<double>(request.parents.size()), 0,
-                        absl::StrCat("starts after job ", names)});
+    blockers.push_back(
+        {BlockerKind::kDependency, static_cast<double>(request.parents.size()), 0,
+         absl::StrCat(request.parents.size() == 1 ? "starts after job " : "starts after jobs ",
+                      names)});
   }
   for (const std::optional<Blocker>& blocker :
        {NotBefore(now, request), Busy(now, request.record.policy), Full(request.record.group)}) {

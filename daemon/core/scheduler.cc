@@ -100,9 +100,9 @@ absl::Status Scheduler::CheckSubmit(const Submit& event) const {
   }
   for (const JobId parent : event.after) {
     if (Find(parent) != nullptr || EndOf(event.ended_parents, parent)) continue;
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat("after: there never was a job ", Value(parent))),
-        kInvalidField, "after");
+    return WithReason(absl::InvalidArgumentError(
+                          absl::StrCat("terms.after: there never was a job ", Value(parent))),
+                      kInvalidField, "terms.after");
   }
   if (event.kind != JobKind::kSession && pending() >= config_.max_queued) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(

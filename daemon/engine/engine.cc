@@ -155,6 +155,7 @@ class Engine::Impl {
   void SampleIfDue(const Instant& now);
   void TakeSample(const Instant& now);
   void LookForBusyPrograms(const Instant& now, core::Sample& sample);
+  std::set<std::int32_t> CallersOfGuards(const std::vector<host::Process>& table) const;
   core::ClientUsage UsageOf(JobId id);
   bool UpdateTree();
   void PublishFrame();
@@ -463,6 +464,24 @@ void Engine::Impl::TakeSample(const Instant& now) {
   Feed(core::SampleTaken{std::move(sample)});
 }
 
+// The ancestors of guarded commands: the shell that runs "stageload guard --busy X" has X in its
+// own command line.
+std::set<std::int32_t> Engine::Impl::CallersOfGuards(
+    const std::vector<host::Process>& table) const {
+  std::map<std::int32_t, std::int32_t> parents;
+  for (const host::Process& process : table) parents[process.identity.pid] = process.parent;
+  std::set<std::int32_t> callers;
+  for (const auto& [id, guarded] : guarded_) {
+    const core::JobRecord* record = core_->Find(id);
+    if (record == nullptr || !record->root) continue;
+    for (auto entry = parents.find(record->root->pid); entry != parents.end();
+         entry = parents.find(entry->second)) {
+      if (entry->second <= 1 || !callers.insert(entry->second).second) break;
+    }
+  }
+  return callers;
+}
+
 // Reads every command line, so not with each fast sample.
 void Engine::Impl::LookForBusyPrograms(const Instant& now, core::Sample& sample) {
   const std::vector<std::string> patterns = core_->BusyPatterns();
@@ -470,8 +489,10 @@ void Engine::Impl::LookForBusyPrograms(const Instant& now, core::Sample& sample)
   const absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
   if (!table.ok()) return;
   next_busy_look_ = now.awake + kBusyInterval;
-  sample.busy = LookForBusy(patterns, *table, *parts_.host,
-                            [this](const core::ProcessIdentity& p) { return tree_.Contains(p); });
+  const std::set<std::int32_t> callers = CallersOfGuards(*table);
+  sample.busy = LookForBusy(patterns, *table, *parts_.host, [&](const core::ProcessIdentity& p) {
+    return tree_.Contains(p) || callers.count(p.pid) > 0;
+  });
 }
 
 bool Engine::Impl::UpdateTree() {

@@ -513,7 +513,7 @@ TEST_F(SchedulerTest, ParentThatNeverWasIsRefused) {
   child.after = {JobId{77}};
   const auto refused = All<Refused>(Step(child));
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_EQ(FieldOf(refused[0].status), "after");
+  EXPECT_EQ(FieldOf(refused[0].status), "terms.after");
 }
 
 TEST_F(SchedulerTest, RestoredChildLearnsHowItsParentEnded) {

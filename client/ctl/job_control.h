@@ -1,0 +1,48 @@
+// Commands that ask one thing of each of some jobs: cancel, hold, release, suspend, resume.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_JOB_CONTROL_H_
+#define STAGELOAD_CLIENT_CTL_JOB_CONTROL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/ctl/connection.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/invocation.h"
+#include "stageload/v1/job_service.grpc.pb.h"
+
+namespace stageload::ctl {
+
+using JobCall = std::function<absl::StatusOr<v1::Job>(const Connection&, std::int64_t id)>;
+
+// A call of JobService that takes an id and answers with the job:
+// CallFor<v1::HoldJobRequest, v1::HoldJobResponse>(&v1::JobService::Stub::HoldJob).
+template <typename Request, typename Response>
+JobCall CallFor(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*)) {
+  return [method](const Connection& connection, std::int64_t id) -> absl::StatusOr<v1::Job> {
+    grpc::ClientContext context;
+    SetTimeout(context);
+    Request request;
+    request.set_id(id);
+    Response response;
+    const auto stub = v1::JobService::NewStub(connection.channel);
+    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
+    if (!status.ok()) return FromGrpc(status);
+    return response.job();
+  };
+}
+
+// Adds the command `name`, which makes `call` for each id that is given: all of them are asked,
+// also after one that failed, and the exit code is the highest.
+void AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
+                   const std::string& help, JobCall call);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_JOB_CONTROL_H_

@@ -1,0 +1,86 @@
+// stageloadctl retry: queues ended jobs again, as new ones; their ids on stdout.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/invocation.h"
+#include "client/ctl/json.h"
+#include "client/ctl/options.h"
+#include "client/ctl/print.h"
+#include "stageload/v1/job_service.grpc.pb.h"
+
+namespace stageload::ctl {
+namespace {
+
+struct Options {
+  std::vector<std::string> ids;
+  std::optional<std::string> memory;
+  bool json = false;
+};
+
+absl::StatusOr<v1::Job> RetryJob(const Connection& connection, std::int64_t id,
+                                 std::optional<Bytes> memory) {
+  grpc::ClientContext context;
+  SetTimeout(context);
+  v1::RetryJobRequest request;
+  request.set_id(id);
+  if (memory) request.set_memory_bytes(memory->count());
+  v1::RetryJobResponse response;
+  const grpc::Status status =
+      v1::JobService::NewStub(connection.channel)->RetryJob(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status);
+  return response.job();
+}
+
+int Retry(const Invocation& invocation, const CLI::App& command, const Options& options) {
+  const absl::StatusOr<std::vector<std::int64_t>> ids = ParseJobIds(options.ids);
+  if (!ids.ok()) return UsageError(invocation, command, std::string(ids.status().message()));
+  std::optional<Bytes> memory;
+  if (options.memory) {
+    const absl::StatusOr<Bytes> bytes = ParseBytes(*options.memory);
+    if (!bytes.ok()) {
+      return UsageError(invocation, command,
+                        absl::StrCat("--memory: ", std::string(bytes.status().message())));
+    }
+    memory = *bytes;
+  }
+  const absl::StatusOr<Connection> connection = Connect(invocation.connect);
+  if (!connection.ok()) return Fail(connection.status());
+  int code = kExitOk;
+  Json document{{"jobs", Json::array()}};
+  for (const std::int64_t id : *ids) {
+    const absl::StatusOr<v1::Job> job = RetryJob(*connection, id, memory);
+    if (!job.ok()) {
+      code = std::max(code, Fail(job.status()));
+      continue;
+    }
+    document["jobs"].push_back(ToJson(*job));
+    if (!options.json && !Out(absl::StrCat(job->id(), "\n"))) return kExitOther;
+  }
+  if (options.json && !Out(Document(document))) return kExitOther;
+  return code;
+}
+
+}  // namespace
+
+void AddRetry(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "retry",
+      "queue ended jobs again, as new ones, and print their ids; after OUT_OF_MEMORY a job "
+      "declares at least its true peak and a tenth more");
+  const auto options = std::make_shared<Options>();
+  command->add_option("ids", options->ids, "the jobs")->required()->type_name("ID");
+  command->add_option("--memory", options->memory, "declare this much instead")->type_name("SIZE");
+  command->add_flag("--json", options->json, "one document: {\"jobs\": [...]}, the new ones");
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Retry(invocation, *command, *options); };
+  });
+}
+
+}  // namespace stageload::ctl
