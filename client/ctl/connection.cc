@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "base/version.h"
 #include "client/ctl/autostart.h"
@@ -27,6 +28,8 @@ namespace {
 constexpr absl::Duration kVersionTimeout = absl::Seconds(10);
 // A daemon that leaves because it was idle may take a connection with it.
 constexpr int kConnectTries = 3;
+constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
+constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
 
 absl::StatusOr<UniqueFd> NewSocket() {
 #ifdef SOCK_CLOEXEC
@@ -138,6 +141,7 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
     Connection connection;
     connection.channel = ChannelOver(*std::move(fd));
     connection.socket = paths->socket;
+    connection.options = options;
     absl::StatusOr<v1::GetVersionResponse> version = AskVersion(connection.channel);
     if (version.ok()) {
       TellSkew(*version);
@@ -148,6 +152,19 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
         ReasonOf(version.status()) == kPeerRefused) {
       return version.status();
     }
+  }
+}
+
+bool WentAway(const absl::Status& status) {
+  return absl::IsUnavailable(status) && ReasonOf(status).empty();
+}
+
+absl::StatusOr<Connection> Reconnect(const Connection& lost) {
+  const absl::Time give_up = absl::Now() + kReconnectWithin;
+  for (;;) {
+    absl::StatusOr<Connection> connection = Connect(lost.options);
+    if (connection.ok() || absl::Now() > give_up) return connection;
+    absl::SleepFor(kReconnectPause);
   }
 }
 

@@ -34,6 +34,7 @@ struct Connection {
   std::shared_ptr<grpc::Channel> channel;
   v1::GetVersionResponse version;  // of the daemon
   std::string socket;
+  ConnectOptions options;  // with which it was made
 };
 
 // The paths with --socket put in, made absolute.
@@ -45,6 +46,14 @@ absl::StatusOr<UniqueFd> Dial(const std::string& path);
 // Connects and asks for the version; starts a daemon first where that is wanted and needed. A
 // daemon of another API level is told on stderr. Unavailable when there is none.
 absl::StatusOr<Connection> Connect(const ConnectOptions& options);
+
+// Whether the daemon went away in the middle of a call, as in a crash; not when it said that it was
+// leaving.
+bool WentAway(const absl::Status& status);
+
+// To the next daemon, after the one of `lost` went away: jobs live on, and so may who waits for
+// them. Tries for 10 s, since several who wait may start one at once.
+absl::StatusOr<Connection> Reconnect(const Connection& lost);
 
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout = kCallTimeout);
 

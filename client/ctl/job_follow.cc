@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -55,35 +56,10 @@ class Refresher {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace
-
-absl::StatusOr<v1::Job> GetJob(const Connection& connection, std::int64_t id) {
-  grpc::ClientContext context;
-  SetTimeout(context);
-  v1::GetJobRequest request;
-  request.set_id(id);
-  v1::GetJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->GetJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response.job();
-}
-
-absl::StatusOr<v1::Job> CancelJob(const Connection& connection, std::int64_t id) {
-  grpc::ClientContext context;
-  SetTimeout(context);
-  v1::CancelJobRequest request;
-  request.set_id(id);
-  v1::CancelJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->CancelJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response.job();
-}
-
-absl::StatusOr<v1::Job> AwaitJob(const Connection& connection, std::int64_t id,
-                                 const std::function<bool(const v1::Job&)>& enough,
-                                 Progress& progress) {
+// Until the daemon goes away.
+absl::StatusOr<v1::Job> AwaitOnce(const Connection& connection, std::int64_t id,
+                                  const std::function<bool(const v1::Job&)>& enough,
+                                  Progress& progress) {
   grpc::ClientContext context;
   v1::WaitJobRequest request;
   request.set_id(id);
@@ -116,6 +92,84 @@ absl::StatusOr<v1::Job> AwaitJob(const Connection& connection, std::int64_t id,
       absl::StrCat("the daemon stopped telling about job ", id, " before its end"));
 }
 
+// How far a log was read, so that another daemon can go on from there: bytes of output, those that
+// were dropped included.
+class LogPosition {
+ public:
+  void Restart() { cursor_ = 0; }
+  // Leaves of `piece` what was not seen yet; false when all of it was.
+  bool Unseen(v1::ReadLogsResponse& piece) {
+    cursor_ += piece.dropped_bytes();
+    if (cursor_ <= seen_) piece.set_dropped_bytes(0);
+    const auto size = static_cast<std::int64_t>(piece.data().size());
+    const std::int64_t known = std::clamp<std::int64_t>(seen_ - cursor_, 0, size);
+    cursor_ += size;
+    seen_ = std::max(seen_, cursor_);
+    if (known == 0) return true;
+    piece.mutable_data()->erase(0, static_cast<std::size_t>(known));
+    return known < size;
+  }
+
+ private:
+  std::int64_t cursor_ = 0;  // of this reading
+  std::int64_t seen_ = 0;    // of all
+};
+
+absl::Status ReadOnce(const Connection& connection, const v1::ReadLogsRequest& request,
+                      LogPosition& position,
+                      const std::function<bool(const v1::ReadLogsResponse&)>& sink) {
+  grpc::ClientContext context;
+  const auto stub = v1::JobService::NewStub(connection.channel);
+  const auto reader = stub->ReadLogs(&context, request);
+  position.Restart();
+  v1::ReadLogsResponse response;
+  while (reader->Read(&response)) {
+    if (!position.Unseen(response) || sink(response)) continue;
+    context.TryCancel();
+    return absl::OkStatus();
+  }
+  return FromGrpc(reader->Finish());
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Job> GetJob(const Connection& connection, std::int64_t id) {
+  grpc::ClientContext context;
+  SetTimeout(context);
+  v1::GetJobRequest request;
+  request.set_id(id);
+  v1::GetJobResponse response;
+  const grpc::Status status =
+      v1::JobService::NewStub(connection.channel)->GetJob(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status);
+  return response.job();
+}
+
+absl::StatusOr<v1::Job> CancelJob(const Connection& connection, std::int64_t id) {
+  grpc::ClientContext context;
+  SetTimeout(context);
+  v1::CancelJobRequest request;
+  request.set_id(id);
+  v1::CancelJobResponse response;
+  const grpc::Status status =
+      v1::JobService::NewStub(connection.channel)->CancelJob(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status);
+  return response.job();
+}
+
+absl::StatusOr<v1::Job> AwaitJob(const Connection& connection, std::int64_t id,
+                                 const std::function<bool(const v1::Job&)>& enough,
+                                 Progress& progress) {
+  Connection current = connection;
+  for (;;) {
+    absl::StatusOr<v1::Job> job = AwaitOnce(current, id, enough, progress);
+    if (job.ok() || !WentAway(job.status())) return job;
+    absl::StatusOr<Connection> next = Reconnect(current);
+    if (!next.ok()) return job;
+    current = *std::move(next);
+  }
+}
+
 absl::StatusOr<v1::Job> AwaitEnd(const Connection& connection, std::int64_t id,
                                  Progress& progress) {
   return AwaitJob(
@@ -124,16 +178,15 @@ absl::StatusOr<v1::Job> AwaitEnd(const Connection& connection, std::int64_t id,
 
 absl::Status ReadLogs(const Connection& connection, const v1::ReadLogsRequest& request,
                       const std::function<bool(const v1::ReadLogsResponse&)>& sink) {
-  grpc::ClientContext context;
-  const auto stub = v1::JobService::NewStub(connection.channel);
-  const auto reader = stub->ReadLogs(&context, request);
-  v1::ReadLogsResponse response;
-  while (reader->Read(&response)) {
-    if (sink(response)) continue;
-    context.TryCancel();
-    return absl::OkStatus();
+  Connection current = connection;
+  LogPosition position;
+  for (;;) {
+    absl::Status status = ReadOnce(current, request, position, sink);
+    if (!WentAway(status)) return status;
+    absl::StatusOr<Connection> next = Reconnect(current);
+    if (!next.ok()) return status;
+    current = *std::move(next);
   }
-  return FromGrpc(reader->Finish());
 }
 
 bool CopyPiece(const v1::ReadLogsResponse& piece) {

@@ -1,5 +1,6 @@
 // Following a job from the outside: waiting for its start and its end, copying its output. Shared
-// by run, submit, wait and logs.
+// by run, submit, wait and logs. A daemon that goes away meanwhile is no end of a job: they go on
+// with the next one.
 //
 // Threading: each call blocks its thread; Connection may be shared.
 #ifndef STAGELOAD_CLIENT_CTL_JOB_FOLLOW_H_

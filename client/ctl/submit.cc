@@ -1,7 +1,10 @@
 // stageloadctl submit: queues a command; its id on stdout.
 #include "client/ctl/submit.h"
 
+#include <cstdint>
 #include <memory>
+#include <random>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/errors.h"
@@ -17,12 +20,36 @@
 namespace stageload::ctl {
 namespace {
 
+constexpr int kSubmitTries = 10;
+
 struct Options {
   JobOptions job;
   bool wait = false;
   bool follow = false;
   bool json = false;
 };
+
+// 128 random bits: the daemon answers a submit that it has had already with the job that it made
+// then.
+std::string NewRequestId() {
+  std::random_device random;
+  std::string id;
+  for (int word = 0; word < 4; ++word) {
+    absl::StrAppend(&id, absl::Hex(std::uint32_t{random()}, absl::kZeroPad8));
+  }
+  return id;
+}
+
+absl::StatusOr<v1::Job> SubmitOnce(const Connection& connection,
+                                   const v1::SubmitJobRequest& request) {
+  grpc::ClientContext context;
+  SetTimeout(context);
+  v1::SubmitJobResponse response;
+  const grpc::Status status =
+      v1::JobService::NewStub(connection.channel)->SubmitJob(&context, request, &response);
+  if (!status.ok()) return NamingOptions(FromGrpc(status));
+  return response.job();
+}
 
 int Submit(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<v1::SubmitJobRequest> request = ToRequest(options.job, invocation.command);
@@ -32,8 +59,10 @@ int Submit(const Invocation& invocation, const CLI::App& command, const Options&
   if (!connection.ok()) return Fail(connection.status());
   const absl::StatusOr<v1::Job> job = SubmitJob(*connection, *request);
   if (!job.ok()) return Fail(job.status());
-  if (!Out(options.json ? Document(ToJson(*job)) : absl::StrCat(job->id(), "\n")))
+  if (!Out(options.json ? Document(ToJson(*job)) : absl::StrCat(job->id(), "\n"))) {
+    Note(absl::StrCat("job ", job->id(), " was queued all the same"));
     return kExitOther;
+  }
   if (options.follow) return Finish(FollowJob(*connection, job->id()));
   if (!options.wait) return kExitOk;
   Progress progress;
@@ -42,15 +71,16 @@ int Submit(const Invocation& invocation, const CLI::App& command, const Options&
 
 }  // namespace
 
-absl::StatusOr<v1::Job> SubmitJob(const Connection& connection,
-                                  const v1::SubmitJobRequest& request) {
-  grpc::ClientContext context;
-  SetTimeout(context);
-  v1::SubmitJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->SubmitJob(&context, request, &response);
-  if (!status.ok()) return NamingOptions(FromGrpc(status));
-  return response.job();
+absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobRequest request) {
+  request.set_request_id(NewRequestId());
+  Connection current = connection;
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<v1::Job> job = SubmitOnce(current, request);
+    if (job.ok() || !WentAway(job.status()) || tries == kSubmitTries) return job;
+    absl::StatusOr<Connection> next = Reconnect(current);
+    if (!next.ok()) return job;
+    current = *std::move(next);
+  }
 }
 
 void AddSubmit(CLI::App& app, Invocation& invocation) {

@@ -10,9 +10,9 @@
 
 namespace stageload::ctl {
 
-// The job as it stands once it is on the daemon's disk.
-absl::StatusOr<v1::Job> SubmitJob(const Connection& connection,
-                                  const v1::SubmitJobRequest& request);
+// The job as it stands once it is on the daemon's disk. A daemon that goes away before it has
+// answered is asked again when it is back; that never makes two jobs.
+absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobRequest request);
 
 }  // namespace stageload::ctl
 
