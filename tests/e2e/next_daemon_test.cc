@@ -52,9 +52,9 @@ TEST_F(NextDaemon, LogsFollowGoesOnWhereItWas) {
 TEST_F(NextDaemon, WaitAnswersForAJobThatEndedWhileNobodyWasThere) {
   StartDaemon();
   const std::string go = PathOf("go");
-  const std::int64_t job = Submit(Arguments{"--"} + Counts(go));
-  ASSERT_TRUE(Reaches(job, "RUNNING"));
-  ChildProcess wait = StartCtl({"wait", Id(job)}, kAlone);
+  ChildProcess wait = StartCtl(Arguments{"submit", "--wait", "--"} + Counts(go), kAlone);
+  ASSERT_TRUE(wait.Prints("1\n"));  // its id: from here on it waits
+  ASSERT_TRUE(Reaches(1, "RUNNING"));
   KillDaemon();
   Touch(go);
   StartDaemon();
@@ -63,13 +63,13 @@ TEST_F(NextDaemon, WaitAnswersForAJobThatEndedWhileNobodyWasThere) {
 
 TEST_F(NextDaemon, ThatNeverComesEndsTheWaitWithNoDaemon) {
   StartDaemon();
-  const std::int64_t job = Submit({"--", "sleep", "600"});
-  ChildProcess wait = StartCtl({"wait", Id(job)}, kAlone);
-  ASSERT_TRUE(Reaches(job, "RUNNING"));
+  ChildProcess wait = StartCtl({"submit", "--wait", "--", "sleep", "600"}, kAlone);
+  ASSERT_TRUE(wait.Prints("1\n"));
+  ASSERT_TRUE(Reaches(1, "RUNNING"));
   KillDaemon();
   EXPECT_EQ(wait.Wait().exit_code, 69);
   StartDaemon();
-  EXPECT_EQ(Ctl({"cancel", Id(job)}).exit_code, 0);
+  EXPECT_EQ(Ctl({"cancel", "1"}).exit_code, 0);
 }
 
 }  // namespace
