@@ -320,6 +320,14 @@ void Engine::Impl::CommitAndCarryOut() {
     TellWatchers(changed);
   } else {
     CarryOutUnsaved(effects, status);
+    // An end that is not written yet is true all the same: the next daemon would find it too. A
+    // start is not: a guard that hears of it runs its command.
+    std::set<JobId> ended;
+    for (const JobId id : changed) {
+      const auto row = unsaved_.find(id);
+      if (row != unsaved_.end() && core::IsEnd(row->second.state)) ended.insert(id);
+    }
+    TellWatchers(ended);
     changed_.insert(changed.begin(), changed.end());
   }
   for (auto& work : std::exchange(after_commit_, {})) work(status);
@@ -806,31 +814,32 @@ void Engine::Impl::Get(JobId id, OnJob done) {
 }
 
 void Engine::Impl::List(store::ListQuery query, OnPage done) {
-  after_commit_.push_back(
-      [this, query = std::move(query), done = std::move(done)](const absl::Status&) mutable {
-        const int limit = query.limit;
-        query.limit = limit + 1;  // one more tells whether there is another page
-        const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
-        if (!rows.ok()) return done(rows.status());
-        JobPage page;
-        std::vector<JobId> ids;
-        for (const core::JobRecord& row : *rows) {
-          if (static_cast<int>(page.jobs.size()) == limit) {
-            page.next = page.jobs.back().record.id;
-            break;
-          }
-          ids.push_back(row.id);
-          const core::JobRecord* living = core_->Find(row.id);
-          JobView view;
-          view.record = living != nullptr ? *living : row;
-          view.usage = core_->UsageOf(row.id);
-          if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
-          page.jobs.push_back(std::move(view));
-        }
-        const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
-        for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
-        done(std::move(page));
-      });
+  after_commit_.push_back([this, query = std::move(query),
+                           done = std::move(done)](const absl::Status&) mutable {
+    const int limit = query.limit;
+    query.limit = limit + 1;  // one more tells whether there is another page
+    const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
+    if (!rows.ok()) return done(rows.status());
+    JobPage page;
+    std::vector<JobId> ids;
+    for (const core::JobRecord& row : *rows) {
+      if (static_cast<int>(page.jobs.size()) == limit) {
+        page.next = page.jobs.back().record.id;
+        break;
+      }
+      ids.push_back(row.id);
+      const core::JobRecord* living = core_->Find(row.id);
+      const auto unsaved = unsaved_.find(row.id);
+      JobView view;
+      view.record = living != nullptr ? *living : unsaved != unsaved_.end() ? unsaved->second : row;
+      view.usage = core_->UsageOf(row.id);
+      if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
+      page.jobs.push_back(std::move(view));
+    }
+    const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
+    for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
+    done(std::move(page));
+  });
 }
 
 // For what needs a job that has not ended.

@@ -100,6 +100,11 @@ class Life {
     engine_->Get(id, [&](auto job) { answer.Set(std::move(job)); });
     return answer.Get();
   }
+  absl::StatusOr<JobPage> List() {
+    Promised<absl::StatusOr<JobPage>> answer;
+    engine_->List({}, [&](auto page) { answer.Set(std::move(page)); });
+    return answer.Get();
+  }
   absl::StatusOr<JobView> Control(core::JobId id, Engine::Request request) {
     Promised<absl::StatusOr<JobView>> answer;
     engine_->Control(id, request, [&](auto job) { answer.Set(std::move(job)); });

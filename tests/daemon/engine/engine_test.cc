@@ -116,6 +116,32 @@ TEST_F(EngineTest, StoreThatCannotBeWrittenRefusesTheSubmitAndRunsNothing) {
   EXPECT_FALSE(std::filesystem::exists(proof));
 }
 
+TEST_F(EngineTest, EndThatCannotBeWrittenIsToldTheSameByAllAndWrittenLater) {
+  Life life(folder_, host_);
+  const std::string go = folder_ + "/go";
+  const auto job =
+      life.Submit({"sh", "-c", "while [ ! -e " + go + " ]; do sleep 0.02; done; exit 7"});
+  ASSERT_TRUE(life.WaitFor(job->record.id, JobState::kRunning).ok());
+  SQLite::Database vandal(folder_ + "/stageload.db", SQLite::OPEN_READWRITE);
+  vandal.setBusyTimeout(5000);
+  vandal.exec(
+      "CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk is full'); END");
+  std::ofstream(go).close();
+  EXPECT_EQ(life.WaitForEnd(job->record.id)->record.outcome.exit_code, 7);
+  EXPECT_EQ(life.Get(job->record.id)->record.state, JobState::kFailed);
+  const auto page = life.List();
+  ASSERT_TRUE(page.ok());
+  ASSERT_EQ(page->jobs.size(), 1u);
+  EXPECT_EQ(page->jobs[0].record.state, JobState::kFailed);
+  vandal.exec("DROP TRIGGER full");
+  SQLite::Statement state(vandal, "SELECT state FROM jobs");
+  EXPECT_TRUE(Eventually([&] {
+    state.reset();
+    return state.executeStep() &&
+           state.getColumn(0).getInt() == static_cast<int>(JobState::kFailed);
+  }));
+}
+
 TEST_F(EngineTest, WaitingJobOutlivesTheDaemonAndRunsOnce) {
   host_.SetLevel(20);
   const std::string proof = folder_ + "/runs";
