@@ -403,6 +403,10 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
   }
   const auto found = clients_.find(event.id);
   if (found == clients_.end() || found->second.record.kind != JobKind::kSession) return;
+  // Nobody could resume it any more.
+  if (found->second.record.state == JobState::kSuspended) {
+    effects.emplace_back(Signal{event.id, Signal::Kind::kContinue});
+  }
   EndClient(now, event.id, Outcome{}, effects);
 }
 
@@ -471,6 +475,8 @@ JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) con
   }
   if (record.kind == JobKind::kSession) {
     record.state = JobState::kCompleted;
+    record.reason = Reason::kNone;
+    record.reason_text.clear();
     return record;
   }
   if (outcome.start_errno || record.reason == Reason::kStartFailed) {

@@ -586,8 +586,14 @@ void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTr
 }
 
 void Engine::Impl::Adopt(const core::JobRecord& record) {
-  // Its registration lived as long as its stream, and that ended with the daemon before.
-  if (record.kind == core::JobKind::kSession) return Feed(core::ClientGone{record.id});
+  // Its registration lived as long as its stream, and that ended with the daemon before; what we
+  // suspended of it must go on.
+  if (record.kind == core::JobKind::kSession) {
+    if (record.root && record.boot_id == parts_.host->BootId()) {
+      tree_.Add(record.id, *record.root, ProcessTree::Root::kMember);
+    }
+    return Feed(core::ClientGone{record.id});
+  }
   const bool guard = record.kind == core::JobKind::kGuard;
   // The stream of a guard ended with the daemon before; who waited must ask again.
   if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});

@@ -629,6 +629,16 @@ TEST_F(SchedulerTest, LeasesEndWithTheirClient) {
   EXPECT_EQ(scheduler_->active(), 0);
 }
 
+TEST_F(SchedulerTest, SessionThatLeavesWhileSuspendedGoesOnSinceNobodyCouldResumeIt) {
+  Sample();
+  const int pipeline = Register({});
+  Step(SuspendAsked{JobId{pipeline}});
+  const Effects effects = Step(ClientGone{JobId{pipeline}});
+  EXPECT_THAT(Signals(effects), ElementsAre(Signal::Kind::kContinue));
+  EXPECT_EQ(Ended(effects)->state, JobState::kCompleted);
+  EXPECT_EQ(Ended(effects)->reason, Reason::kNone);
+}
+
 TEST_F(SchedulerTest, LeaseThatCanNeverFitIsRefusedAtOnce) {
   Sample();
   const int pipeline = Register({});
