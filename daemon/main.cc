@@ -185,6 +185,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
     return asked_host_->Find(pid);
   };
   parts.on_shutdown = AskToEnd;
+  parts.dry_run = options.dry_run;
   parts.state_directory = paths.state;
   parts.start_time = absl::Now();
   server_ = std::make_unique<rpc::Server>(std::move(parts));

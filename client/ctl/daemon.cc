@@ -36,7 +36,8 @@ bool NotRunning(const absl::StatusOr<Connection>& connection) {
 
 std::string Described(const Connection& connection) {
   return absl::StrCat("stageloadd ", std::string(connection.version.version()), ", pid ",
-                      connection.version.pid(), ", at ", connection.socket);
+                      connection.version.pid(), ", at ", connection.socket,
+                      connection.version.dry_run() ? "; a dry run: it stops nobody" : "");
 }
 
 Json DaemonJson(bool running, const absl::StatusOr<Connection>& connection,

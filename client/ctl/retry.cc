@@ -1,15 +1,20 @@
 // stageloadctl retry: queues ended jobs again, as new ones; their ids on stdout.
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/error_reason.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
+#include "client/ctl/job_follow.h"
 #include "client/ctl/json.h"
 #include "client/ctl/options.h"
 #include "client/ctl/print.h"
@@ -24,18 +29,44 @@ struct Options {
   bool json = false;
 };
 
+// What of its order is kept: jobs that are run again themselves, as `again` has them.
+void KeepOrder(const v1::Job& ended, const std::map<std::int64_t, std::int64_t>& again,
+               v1::RetryJobRequest& request) {
+  std::vector<std::int64_t> left_out;
+  for (const std::int64_t parent : ended.after()) {
+    const auto found = again.find(parent);
+    if (found != again.end()) {
+      request.add_after(found->second);
+    } else {
+      left_out.push_back(parent);
+    }
+  }
+  if (!left_out.empty()) {
+    Note(absl::StrCat("job ", ended.id(), " is run again without waiting for job ",
+                      absl::StrJoin(left_out, ", "), "; name that before it to keep the order"));
+  }
+}
+
 absl::StatusOr<v1::Job> RetryJob(const Connection& connection, std::int64_t id,
-                                 std::optional<Bytes> memory) {
+                                 std::optional<Bytes> memory,
+                                 const std::map<std::int64_t, std::int64_t>& again) {
+  const absl::StatusOr<v1::Job> ended = GetJob(connection, id);
+  if (!ended.ok()) return ended;
   grpc::ClientContext context;
   SetTimeout(context);
   v1::RetryJobRequest request;
   request.set_id(id);
   if (memory) request.set_memory_bytes(memory->count());
+  KeepOrder(*ended, again, request);
   v1::RetryJobResponse response;
   const grpc::Status status =
       v1::JobService::NewStub(connection.channel)->RetryJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response.job();
+  if (status.ok()) return response.job();
+  absl::Status error = FromGrpc(status);
+  if (ReasonOf(error) == kNeverFits) {
+    Note("it declares what it needed last time and a tenth more; --memory SIZE declares another");
+  }
+  return error;
 }
 
 int Retry(const Invocation& invocation, const CLI::App& command, const Options& options) {
@@ -54,12 +85,14 @@ int Retry(const Invocation& invocation, const CLI::App& command, const Options& 
   if (!connection.ok()) return Fail(connection.status());
   int code = kExitOk;
   Json document{{"jobs", Json::array()}};
+  std::map<std::int64_t, std::int64_t> again;  // the new job of each
   for (const std::int64_t id : *ids) {
-    const absl::StatusOr<v1::Job> job = RetryJob(*connection, id, memory);
+    const absl::StatusOr<v1::Job> job = RetryJob(*connection, id, memory, again);
     if (!job.ok()) {
       code = std::max(code, Fail(job.status()));
       continue;
     }
+    again[id] = job->id();
     document["jobs"].push_back(ToJson(*job));
     if (!options.json && !Out(absl::StrCat(job->id(), "\n"))) return kExitOther;
   }
@@ -70,10 +103,12 @@ int Retry(const Invocation& invocation, const CLI::App& command, const Options& 
 }  // namespace
 
 void AddRetry(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "retry",
-      "queue ended jobs again, as new ones, and print their ids; after OUT_OF_MEMORY a job "
-      "declares at least its true peak and a tenth more");
+  CLI::App* command =
+      app.add_subcommand("retry",
+                         "queue ended jobs that did not complete again, as new ones, and print "
+                         "their ids; one that was to "
+                         "start after another of them does so again; after OUT_OF_MEMORY a job "
+                         "declares at least its true peak and a tenth more");
   const auto options = std::make_shared<Options>();
   command->add_option("ids", options->ids, "the jobs")->required()->type_name("ID");
   command->add_option("--memory", options->memory, "declare this much instead")->type_name("SIZE");

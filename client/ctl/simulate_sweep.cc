@@ -1,6 +1,7 @@
 // Reads ranges with the parsers of the options themselves.
 #include "client/ctl/simulate_sweep.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -24,7 +25,11 @@ constexpr Option kOptions[] = {
     {"swap-budget", "swap-budget=2G:12G:2G",
      [](core::Policy& policy, Bytes size) { policy.swap_budget = size; }, nullptr},
     {"swap-limit", "swap-limit=8G:32G:4G",
-     [](core::Policy& policy, Bytes size) { policy.swap_limit = size; }, nullptr},
+     [](core::Policy& policy, Bytes size) {
+       policy.swap_limit = size;
+       policy.swap_budget = std::min(policy.swap_budget, size);
+     },
+     nullptr},
     {"wait-free", "wait-free=20:60:10", nullptr,
      [](core::Policy& policy, Percent level) { policy.wait_free = level; }},
     {"kill-free", "kill-free=5:25:5", nullptr,

@@ -54,6 +54,9 @@ std::string ClientTable(const v1::Frame& frame) {
 
 std::string Screen(const Connection& connection, const v1::Frame& frame) {
   std::string text = DaemonLine(connection);
+  if (connection.version.dry_run()) {
+    absl::StrAppend(&text, "dry run   nobody is stopped or suspended unless a user asks\n");
+  }
   absl::StrAppend(&text, "memory    ", HostLine(frame.host()), "\n");
   absl::StrAppend(&text, "jobs      ", frame.active(), " active, ", frame.pending(), " waiting, ",
                   FormatBytes(Bytes(frame.reserved_bytes())),

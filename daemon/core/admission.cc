@@ -52,6 +52,14 @@ std::vector<JobId> WhoHas(const Room& room, Part part) {
   return ids;
 }
 
+// "needs 15 GiB, 14 GiB"; where both print alike, also by how much it falls short.
+std::string NeedsAndHas(Bytes needed, Bytes has) {
+  const std::string needs = FormatBytes(needed);
+  const std::string have = FormatBytes(std::max(has, Bytes(0)));
+  if (needs != have) return absl::StrCat("needs ", needs, ", ", have);
+  return absl::StrCat("needs ", needs, ", ", FormatBytes(needed - has), " less than that");
+}
+
 // Collects blockers, or only notes that there is one.
 class Findings {
  public:
@@ -216,8 +224,7 @@ void CheckMemory(const Demand& demand, const Config& config, const Room& room, F
   const Bytes free = *room.host.available + credit - outstanding - reserve;
   if (free >= *demand.memory) return;
   findings.Add(BlockerKind::kMemory, free.AsDouble(), demand.memory->AsDouble(), [&] {
-    std::string text = absl::StrCat("needs ", FormatBytes(*demand.memory), ", ",
-                                    FormatBytes(std::max(free, Bytes(0))), " free after ");
+    std::string text = absl::StrCat(NeedsAndHas(*demand.memory, free), " free after ");
     const auto ids = WhoHas(room, [](const Reservation& r) { return r.Outstanding(); });
     if (!ids.empty()) {
       absl::StrAppend(&text, FormatBytes(outstanding), " reserved by ", NameJobs(ids), " and ");
@@ -238,8 +245,7 @@ void CheckPool(const Demand& demand, const Config& config, const Room& room, Fin
   findings.Add(BlockerKind::kMemory, left.AsDouble(), demand.memory->AsDouble(), [&] {
     const auto ids =
         WhoHas(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
-    return absl::StrCat("needs ", FormatBytes(*demand.memory), ", ",
-                        FormatBytes(std::max(left, Bytes(0))), " left in the pool of ",
+    return absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
                         FormatBytes(*config.memory_pool), " after ", FormatBytes(room.declared),
                         " declared by ", NameJobs(ids));
   });

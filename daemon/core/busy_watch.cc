@@ -26,6 +26,8 @@ void BusyWatch::Observe(absl::Duration now, const std::vector<BusyReading>& read
     Pattern& pattern = found->second;
     // It ran until some moment between the two readings: until now, to be safe.
     if (pattern.matches) pattern.last_seen = now;
+    // Nobody knows what ran before the first look.
+    if (!pattern.read) pattern.last_seen = now;
     pattern.read = true;
     pattern.matches = !reading.match.empty();
     if (!pattern.matches) continue;

@@ -25,12 +25,12 @@ class BusyWatch {
   void Observe(absl::Duration now, const std::vector<BusyReading>& readings);
 
   struct Quiet {
-    // When all of them will have been quiet for `quiet_for`; infinite while one matches or was
-    // never looked for, minus infinite when none was ever seen.
+    // When all of them will have been quiet for `quiet_for`, by what was seen: the time before the
+    // first look does not count. Infinite while one matches or was never looked for.
     absl::Duration at = -absl::InfiniteDuration();
-    std::string match;  // one that matches now, or did last: "412 ollama serve"
-    std::optional<absl::Duration> last_seen;
-    bool unread = false;  // one of them was never looked for
+    std::string match;  // one that matches now, or did last: "412 ollama serve"; empty: none ever
+    std::optional<absl::Duration> last_seen;  // or first looked for
+    bool unread = false;                      // one of them was never looked for
   };
   Quiet Of(const std::vector<std::string>& patterns, absl::Duration quiet_for) const;
 

@@ -96,7 +96,7 @@ struct JobRecord {
   bool may_signal = true;         // a session may ask never to be signalled
 
   // What it waits for besides room.
-  std::vector<JobId> after;              // all of them completed
+  std::vector<JobId> after;              // that have not completed yet
   std::optional<absl::Time> begin_time;  // wall
   bool held = false;                     // until a user releases it
 

@@ -166,14 +166,16 @@ void RequestQueue::AdvanceTo(const Instant& now) {
   }
 }
 
-void RequestQueue::ParentCompleted(JobId parent) {
+std::vector<JobId> RequestQueue::ParentCompleted(JobId parent) {
   auto children = children_.extract(parent);
-  if (children.empty()) return;
+  if (children.empty()) return {};
   for (const JobId child : children.mapped()) {
     Request& request = requests_.at(child);
     request.parents.erase(parent);
+    std::erase(request.record.after, parent);
     Place(request);
   }
+  return {children.mapped().begin(), children.mapped().end()};
 }
 
 std::vector<JobId> RequestQueue::ChildrenOf(JobId parent) const {
@@ -218,12 +220,13 @@ std::optional<Blocker> RequestQueue::Busy(const Instant& now, const Policy& poli
   if (quiet.unread) {
     blocker.text = "busy programs were not looked for yet";
   } else if (quiet.at == absl::InfiniteDuration()) {
-    blocker.text = absl::StrCat("busy: ", quiet.match, " runs");
+    blocker.text = absl::StrCat("process ", quiet.match);
   } else {
     const absl::Duration since = now.awake - *quiet.last_seen;
     blocker.read = absl::ToDoubleSeconds(since);
-    blocker.text = absl::StrCat("quiet for ", FormatSpan(since), " since ", quiet.match, ", needs ",
-                                FormatSpan(policy.quiet_for));
+    blocker.text = absl::StrCat("quiet for ", FormatSpan(since), " since ",
+                                quiet.match.empty() ? "it was first looked for" : quiet.match,
+                                ", needs ", FormatSpan(policy.quiet_for));
     blocker.ends_in = quiet.at - now.awake;
   }
   return blocker;

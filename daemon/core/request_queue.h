@@ -69,8 +69,8 @@ class RequestQueue {
   void Occupy(const std::string& group, int change);  // a client of it started (1) or ended (-1)
   void Observe(absl::Duration now, const std::vector<BusyReading>& readings);
   void AdvanceTo(const Instant& now);  // begin times and quiet times that have come
-  // The parent ended well: its children wait for one fewer.
-  void ParentCompleted(JobId parent);
+  // The parent ended well: its children, which are returned, wait for one fewer.
+  std::vector<JobId> ParentCompleted(JobId parent);
   std::vector<JobId> ChildrenOf(JobId parent) const;  // that wait for it
 
   // The next moment at which AdvanceTo() would change something, as Instant::awake.

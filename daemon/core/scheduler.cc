@@ -100,9 +100,9 @@ absl::Status Scheduler::CheckSubmit(const Submit& event) const {
   }
   for (const JobId parent : event.after) {
     if (Find(parent) != nullptr || EndOf(event.ended_parents, parent)) continue;
-    return WithReason(absl::InvalidArgumentError(
-                          absl::StrCat("terms.after: there never was a job ", Value(parent))),
-                      kInvalidField, "terms.after");
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("terms.after: there is no job ", Value(parent))),
+        kInvalidField, "terms.after");
   }
   if (event.kind != JobKind::kSession && pending() >= config_.max_queued) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
@@ -172,6 +172,9 @@ void Scheduler::AddPending(const Instant& now, JobRecord record,
       never = NeverText(parent, state);
     }
   }
+  std::erase_if(record.after, [&](JobId parent) {
+    return request.parents.count(parent) == 0 && EndOf(ended, parent) == JobState::kCompleted;
+  });
   const JobId id = record.id;
   request.record = std::move(record);
   queue_.Add(now, std::move(request));
@@ -548,7 +551,9 @@ void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) {
   }
   const JobId id = record.id;
   if (record.state == JobState::kCompleted) {
-    queue_.ParentCompleted(id);
+    for (const JobId child : queue_.ParentCompleted(id)) {
+      effects.emplace_back(Save{queue_.Find(child)->record});
+    }
   } else {
     failed_parents_.emplace_back(id, record.state);
   }

@@ -109,7 +109,7 @@ class Engine::Impl {
   void Get(JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
   void Control(JobId id, Request request, OnJob done);
-  void Retry(JobId id, std::optional<Bytes> memory, OnJob done);
+  void Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after, OnJob done);
   void Delete(JobId id, OnJob done);
   void WithdrawGuard(JobId id);
   void ReportExit(JobId id, core::Outcome outcome, OnJob done);
@@ -904,7 +904,8 @@ void Engine::Impl::Control(JobId id, Request request, OnJob done) {
   });
 }
 
-void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, OnJob done) {
+void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after,
+                         OnJob done) {
   if (const core::JobRecord* living = core_->Find(id)) {
     return done(WrongState(*living, "only a job that has ended can be run again"));
   }
@@ -930,6 +931,8 @@ void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, OnJob done) {
   event.profile = row->profile;
   event.requeue = row->requeue;
   event.retry_of = id;
+  event.ended_parents = EndedParents(after);
+  event.after = std::move(after);
   Enqueue(event, *std::move(spec), std::move(done));
 }
 
@@ -1022,10 +1025,12 @@ void Engine::Control(core::JobId id, Request request, OnJob done) {
   });
 }
 
-void Engine::Retry(core::JobId id, std::optional<Bytes> memory, OnJob done) {
-  impl_->Ask(std::move(done), [impl = impl_.get(), id, memory](OnJob answer) {
-    impl->Retry(id, memory, std::move(answer));
-  });
+void Engine::Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core::JobId> after,
+                   OnJob done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), id, memory, after = std::move(after)](OnJob answer) mutable {
+               impl->Retry(id, memory, std::move(after), std::move(answer));
+             });
 }
 
 void Engine::Delete(core::JobId id, OnJob done) {

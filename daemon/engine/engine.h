@@ -110,7 +110,8 @@ class Engine {
   void Cancel(core::JobId id, OnJob done) { Control(id, Request::kCancel, std::move(done)); }
   // Queues an ended job again, as a new one; `memory` is declared instead of what it needs by what
   // is known.
-  void Retry(core::JobId id, std::optional<Bytes> memory, OnJob done);
+  void Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core::JobId> after,
+             OnJob done);
   // Forgets an ended job with its folder; answers with what it was.
   void Delete(core::JobId id, OnJob done);
 

@@ -14,6 +14,7 @@ grpc::ServerUnaryReactor* AdminService::GetVersion(grpc::CallbackServerContext* 
   response->set_pid(getpid());
   response->set_start_time_ns(absl::ToUnixNanos(parts_.start_time));
   response->set_api_level(kApiLevel);
+  response->set_dry_run(parts_.dry_run);
   response->set_state_directory(parts_.state_directory);
   utsname system = {};
   if (uname(&system) == 0) response->set_platform(system.sysname);

@@ -330,6 +330,16 @@ absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
   return policy;
 }
 
+absl::StatusOr<std::vector<core::JobId>> ToJobIds(
+    const char* field, const google::protobuf::RepeatedField<std::int64_t>& ids) {
+  std::vector<core::JobId> jobs;
+  for (const std::int64_t id : ids) {
+    if (id < 1) return Invalid(field, absl::StrCat(id, " is not a job id; they start at 1"));
+    jobs.push_back(core::JobId{id});
+  }
+  return jobs;
+}
+
 absl::StatusOr<engine::Terms> ToTerms(const v1::Terms& in, const std::string& name) {
   if (absl::Status group = CheckWord("terms.group", in.group()); !group.ok()) return group;
   if (absl::Status profile = CheckWord("terms.profile", in.profile()); !profile.ok()) {
@@ -338,12 +348,9 @@ absl::StatusOr<engine::Terms> ToTerms(const v1::Terms& in, const std::string& na
   engine::Terms terms;
   terms.group = in.group();
   terms.profile = in.profile().empty() ? name : in.profile();
-  for (const std::int64_t id : in.after()) {
-    if (id < 1) {
-      return Invalid("terms.after", absl::StrCat(id, " is not a job id; they start at 1"));
-    }
-    terms.after.push_back(core::JobId{id});
-  }
+  absl::StatusOr<std::vector<core::JobId>> after = ToJobIds("terms.after", in.after());
+  if (!after.ok()) return after.status();
+  terms.after = *std::move(after);
   if (in.has_begin_time_ns()) terms.begin_time = absl::FromUnixNanos(in.begin_time_ns());
   terms.held = in.held();
   return terms;

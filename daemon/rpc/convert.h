@@ -23,6 +23,8 @@ absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request);
 absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request);
 absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request);
 absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request);
+absl::StatusOr<std::vector<core::JobId>> ToJobIds(
+    const char* field, const google::protobuf::RepeatedField<std::int64_t>& ids);
 absl::StatusOr<core::JobId> ToJobId(std::int64_t id);
 
 v1::Job ToProto(const engine::JobView& job);

@@ -119,8 +119,10 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   if (!id.ok()) return Fail(context, id.status());
   const absl::StatusOr<std::optional<Bytes>> memory = ToRetryMemory(*request);
   if (!memory.ok()) return Fail(context, memory.status());
+  absl::StatusOr<std::vector<core::JobId>> after = ToJobIds("after", request->after());
+  if (!after.ok()) return Fail(context, after.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine->Retry(*id, *memory, AnswerJob(reactor, response));
+  parts_.engine->Retry(*id, *memory, *std::move(after), AnswerJob(reactor, response));
   return reactor;
 }
 

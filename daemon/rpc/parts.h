@@ -23,6 +23,7 @@ struct Parts {
   std::function<absl::StatusOr<host::Process>(std::int32_t pid)> find_process;
   // Called once an answer to Shutdown is on its way.
   std::function<void()> on_shutdown;
+  bool dry_run = false;
   std::string state_directory;
   absl::Time start_time;
 };

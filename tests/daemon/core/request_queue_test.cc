@@ -81,13 +81,14 @@ TEST(RequestQueue, BusyProgramClosesOnlyTheLanesThatWaitForIt) {
   queue.Add(kNow, Wants(4));
   EXPECT_THAT(CandidatesOf(queue), ElementsAre(4));  // nobody has looked yet
   queue.Observe(kNow.awake, {{"comfy", ""}, {"ollama", "9 ollama"}});
+  queue.AdvanceTo(After(absl::Minutes(1)));
   EXPECT_THAT(CandidatesOf(queue), ElementsAre(3, 4));
-  const Instant later = After(absl::Seconds(1));
+  const Instant later = After(absl::Seconds(61));
   queue.AdvanceTo(later);
   queue.Observe(later.awake, {{"comfy", ""}, {"ollama", ""}});
   EXPECT_THAT(CandidatesOf(queue), ElementsAre(3, 4));
   EXPECT_EQ(queue.NextChange(later), later.awake + absl::Minutes(1));
-  queue.AdvanceTo(After(absl::Seconds(61)));
+  queue.AdvanceTo(After(absl::Seconds(121)));
   EXPECT_THAT(CandidatesOf(queue), ElementsAre(1, 2, 3, 4));
 }
 

@@ -174,8 +174,7 @@ TEST_F(Scenario, S07_GapOfTwentySecondsBetweenTwoBusyProcessesIsNotQuietForAMinu
   busy_ = {{"ollama", "41 ollama serve"}};
   Sample();
   ASSERT_THAT(BlockersOf(1), ElementsAre(BlockerKind::kBusy));
-  EXPECT_THAT(scheduler_->BlockersOf(now_, JobId{1})[0].text,
-              HasSubstr("busy: 41 ollama serve runs"));
+  EXPECT_THAT(scheduler_->BlockersOf(now_, JobId{1})[0].text, HasSubstr("process 41 ollama serve"));
   busy_ = {{"ollama", ""}};
   for (int i = 0; i < 40; ++i) Sample();  // 20 s of nobody
   busy_ = {{"ollama", "42 ollama serve"}};
