@@ -27,7 +27,10 @@ constexpr Option kOptions[] = {
     {"swap-limit", "swap-limit=8G:32G:4G",
      [](core::Policy& policy, Bytes size) {
        policy.swap_limit = size;
-       policy.swap_budget = std::min(policy.swap_budget, size);
+       // As the daemon does: the default budget follows a lower limit.
+       if (policy.swap_budget == core::Policy().swap_budget) {
+         policy.swap_budget = std::min(policy.swap_budget, size);
+       }
      },
      nullptr},
     {"wait-free", "wait-free=20:60:10", nullptr,

@@ -406,8 +406,9 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
   }
   const auto found = clients_.find(event.id);
   if (found == clients_.end() || found->second.record.kind != JobKind::kSession) return;
-  // Nobody could resume it any more.
-  if (found->second.record.state == JobState::kSuspended) {
+  // Nobody could resume it any more; what the daemon before let go on may not have heard of it.
+  const Client& client = found->second;
+  if (client.record.may_signal && (client.record.suspended_awake || client.restored)) {
     effects.emplace_back(Signal{event.id, Signal::Kind::kContinue});
   }
   EndClient(now, event.id, Outcome{}, effects);

@@ -63,7 +63,7 @@ class Busy : public Rules {
     return Eventually([&] {
       const auto blocker = BlockerOf(id, "BUSY");
       return blocker && absl::StartsWith(blocker->at("text").get<std::string>(),
-                                         absl::StrCat("busy: ", pid, " /bin/sh -c"));
+                                         absl::StrCat("process ", pid, " /bin/sh -c"));
     });
   }
 
@@ -84,9 +84,9 @@ TEST_F(Busy, AJobWaitsForTheProgramToEndAndThenForTheQuietTime) {
       SubmitWith({"--busy", Pattern(), "--busy", "no such program", "--quiet-for", "1s"}, {"true"});
   EXPECT_TRUE(WaitsForPid(id, stranger.pid())) << Show(id).dump(2);
   EXPECT_THAT(Ctl({"show", Id(id)}).out,
-              AllOf(ContainsRegex(absl::StrCat("waits for +BUSY: busy: ", stranger.pid(), " ")),
+              AllOf(ContainsRegex(absl::StrCat("waits for +BUSY: process ", stranger.pid(), " ")),
                     ContainsRegex("busy +\\^/bin/sh -c"), ContainsRegex("quiet for +1s")));
-  EXPECT_THAT(Ctl({"queue"}).out, HasSubstr("BUSY: busy: "));
+  EXPECT_THAT(Ctl({"queue"}).out, HasSubstr("BUSY: process "));
 
   Touch(end());
   const absl::Time ending = absl::Now();
@@ -118,7 +118,7 @@ TEST_F(Busy, ProgramsThatStageloadRunsDoNotCount) {
   const std::int64_t first = SubmitWith({}, UntilExists(end()));
   ASSERT_TRUE(Reaches(first, "RUNNING"));
   const std::int64_t second =
-      SubmitWith({"--busy", absl::StrCat("sh -c .*", end()), "--quiet-for", "1h"}, {"true"});
+      SubmitWith({"--busy", absl::StrCat("sh -c .*", end()), "--quiet-for", "1s"}, {"true"});
   EXPECT_EQ(Ctl({"wait", Id(second)}).exit_code, 0);
   EXPECT_EQ(StateOf(first), "RUNNING");
   Touch(end());
@@ -130,7 +130,7 @@ TEST_F(Busy, AGuardWaitsAlikeAndAJobThatNamesNoProgramDoesNot) {
   ChildProcess guard = StartCtl(
       {"guard", "--wait-free", "0", "--busy", Pattern(), "--quiet-for", "0s", "--", "echo", "ran"});
   EXPECT_TRUE(Eventually([&] {
-    return absl::StrContains(guard.Err(), absl::StrCat("busy: ", stranger.pid()));
+    return absl::StrContains(guard.Err(), absl::StrCat("process ", stranger.pid()));
   })) << guard.Err();
   EXPECT_EQ(Ctl({"run", "--wait-free", "0", "--", "true"}).exit_code, 0);
   EXPECT_EQ(guard.Out(), "");
@@ -217,7 +217,7 @@ TEST_F(After, AnIdThatNeverWasIsRefused) {
   Start();
   const Result result = Ctl({"submit", "--after", "4711", "--", "true"});
   EXPECT_EQ(result.exit_code, 2) << result;
-  EXPECT_THAT(result.err, HasSubstr("--after: there never was a job 4711"));
+  EXPECT_THAT(result.err, HasSubstr("--after: there is no job 4711"));
   EXPECT_EQ(CountJobs(), 0u);
 }
 

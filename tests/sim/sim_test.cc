@@ -123,6 +123,7 @@ constexpr Failed kOnceFailed[] = {
     {2407, "a run that had company was alone again after a restart, and taught a true peak"},
     {876, "the first sample after a gap lacked swap, so the second was charged for the gap"},
     {24, "a suspended session whose stream ended was left stopped for ever"},
+    {10874, "the same, cancelled just before its daemon died"},
 };
 
 TEST_F(Sim, SeedsThatOnceFailedPass) {
