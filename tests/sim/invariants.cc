@@ -583,6 +583,7 @@ void Invariants::TakeNew(const JobRecord& row) {
   own.row = row;
   own.boot = boot_;
   own.due = !row.begin_time || *row.begin_time <= now_.wall;
+  own.parents = std::get<core::Submit>(*event_).after;
   accepting_ = row.id;
   if (row.state == JobState::kPending) {
     pending_.insert(row.id);

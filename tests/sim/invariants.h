@@ -169,9 +169,10 @@ class Invariants {
  private:
   // All that is known of one client, from its submit on.
   struct Own {
-    core::JobRecord row;    // as last saved
-    bool gone = false;      // its first row was not saved
-    bool attached = false;  // its process is known to this daemon
+    core::JobRecord row;               // as last saved
+    std::vector<core::JobId> parents;  // as it was submitted; the row drops those that completed
+    bool gone = false;                 // its first row was not saved
+    bool attached = false;             // its process is known to this daemon
     bool due = false;
     int boot = 1;  // in which its row was last saved
     int passed = 0;

@@ -205,7 +205,7 @@ void Invariants::CheckOwnReasons(const Own& own) {
   if (GroupIsFull(row.group)) {
     Break(Rule::kBlockers, absl::StrCat(who, " starts in the full group ", row.group));
   }
-  for (const JobId parent : row.after) {
+  for (const JobId parent : own.parents) {
     const auto found = own_.find(parent);
     if (found == own_.end() || found->second.row.state != JobState::kCompleted) {
       Break(Rule::kBlockers, absl::StrCat(who, " starts before its parent ", Value(parent)));
@@ -223,7 +223,7 @@ bool Invariants::IsCandidate(const Own& own) const {
   if (own.row.held || !own.due || !own.row.policy.busy.empty() || GroupIsFull(own.row.group)) {
     return false;
   }
-  return std::all_of(own.row.after.begin(), own.row.after.end(), [this](JobId parent) {
+  return std::all_of(own.parents.begin(), own.parents.end(), [this](JobId parent) {
     const auto found = own_.find(parent);
     return found != own_.end() && found->second.row.state == JobState::kCompleted;
   });
