@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/error_reason.h"
 #include "tests/daemon/engine/engine_fixture.h"
@@ -22,7 +23,8 @@ class ControlTest : public EngineTest {
   // The states of the processes whose command line is `argv0 argument`: "T" for a stopped one.
   std::string StatesOf(const std::string& command) {
     std::string states;
-    for (const host::Process& process : *host_.Processes()) {
+    const absl::StatusOr<std::vector<host::Process>> table = host_.Processes();
+    for (const host::Process& process : *table) {
       const auto line = host_.CommandLine(process.identity);
       if (line.ok() && *line == command) states += host_.Find(process.identity.pid)->state;
     }
