@@ -204,7 +204,7 @@ void GuardRun::OnCallEnded(const absl::Status& status) {
   const std::string why = status.ok() || absl::IsUnavailable(status)
                               ? "the daemon went away"
                               : std::string(status.message());
-  Note(absl::StrCat(why, "; the command runs on without its budget"));
+  Note(absl::StrCat(why, "; the command runs on, and is watched again once a daemon runs"));
 }
 
 void GuardRun::OnChild(int wait_status) {
