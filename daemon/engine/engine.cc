@@ -148,16 +148,18 @@ class Engine::Impl {
   void LeaveIfIdle(const Instant& now);
   bool AnsweredBefore(const std::string& request_id, OnJob& done);
   absl::Status CheckState(const core::JobRecord& record, Request request) const;
+  void AnswerWhenSaved(JobId id, OnJob done);
   void EndedOrNotFound(JobId id, OnJob done);
   void ForgetOld(const Instant& now);
 
   // Sampling.
   void SampleIfDue(const Instant& now);
   void TakeSample(const Instant& now);
-  void LookForBusyPrograms(const Instant& now, core::Sample& sample);
+  void LookForBusyPrograms(const Instant& now, const std::vector<std::string>& patterns,
+                           const std::vector<host::Process>& table, core::Sample& sample);
   std::set<std::int32_t> CallersOfGuards(const std::vector<host::Process>& table) const;
   core::ClientUsage UsageOf(JobId id);
-  bool UpdateTree();
+  absl::StatusOr<std::vector<host::Process>> UpdateTree();
   void PublishFrame();
   void SampleSoon() { next_sample_ = std::min(next_sample_, Now().awake + kSoon); }
 
@@ -176,7 +178,9 @@ class Engine::Impl {
   void GuardsThatSaidNothing(const Instant& now);
 
   Instant Now() const { return parts_.host->Clock(); }
+  void SetTerms(Terms terms, core::Submit& event);
   void Enqueue(const core::Submit& event, std::optional<core::JobSpec> spec, OnJob done);
+  const core::JobRecord* InMemory(JobId id) const;
   absl::StatusOr<JobView> View(JobId id);
   JobView ViewOf(core::JobRecord record);
   void Note(const core::Note& note);
@@ -282,9 +286,9 @@ std::vector<core::EndedParent> Engine::Impl::EndedParents(const std::vector<JobI
   std::vector<core::EndedParent> ended;
   for (const JobId id : after) {
     if (core_->Find(id) != nullptr) continue;
-    const auto unsaved = unsaved_.find(id);
+    const core::JobRecord* unsaved = InMemory(id);
     const absl::StatusOr<core::JobRecord> row =
-        unsaved == unsaved_.end() ? parts_.store->Get(id) : unsaved->second;
+        unsaved == nullptr ? parts_.store->Get(id) : *unsaved;
     ended.push_back({id, row.ok() ? std::optional(row->state) : std::nullopt});
   }
   return ended;
@@ -460,12 +464,16 @@ void Engine::Impl::TakeSample(const Instant& now) {
   }
   core::Sample sample;
   sample.host = *std::move(host);
-  if (!tree_.empty() && UpdateTree()) {
-    for (const core::ClientStatus& client : core_->Clients()) {
-      if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
+  const std::vector<std::string> patterns = core_->BusyPatterns();
+  const bool look = !patterns.empty() && now.awake >= next_busy_look_;
+  if (!tree_.empty() || look) {
+    if (const auto table = UpdateTree(); table.ok()) {
+      for (const core::ClientStatus& client : core_->Clients()) {
+        if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
+      }
+      if (look) LookForBusyPrograms(now, patterns, *table, sample);
     }
   }
-  LookForBusyPrograms(now, sample);
   sample_error_.clear();
   sample_time_ = now;
   sampled_ = true;
@@ -491,23 +499,21 @@ std::set<std::int32_t> Engine::Impl::CallersOfGuards(
 }
 
 // Reads every command line, so not with each fast sample.
-void Engine::Impl::LookForBusyPrograms(const Instant& now, core::Sample& sample) {
-  const std::vector<std::string> patterns = core_->BusyPatterns();
-  if (patterns.empty() || now.awake < next_busy_look_) return;
-  const absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
-  if (!table.ok()) return;
+void Engine::Impl::LookForBusyPrograms(const Instant& now, const std::vector<std::string>& patterns,
+                                       const std::vector<host::Process>& table,
+                                       core::Sample& sample) {
   next_busy_look_ = now.awake + kBusyInterval;
-  const std::set<std::int32_t> callers = CallersOfGuards(*table);
-  sample.busy = LookForBusy(patterns, *table, *parts_.host, [&](const core::ProcessIdentity& p) {
+  const std::set<std::int32_t> callers = CallersOfGuards(table);
+  sample.busy = LookForBusy(patterns, table, *parts_.host, [&](const core::ProcessIdentity& p) {
     return tree_.Contains(p) || callers.count(p.pid) > 0;
   });
 }
 
-bool Engine::Impl::UpdateTree() {
-  const absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
-  if (!table.ok()) return false;
-  tree_.Update(*table);
-  return true;
+// The process table, which the trees have taken in.
+absl::StatusOr<std::vector<host::Process>> Engine::Impl::UpdateTree() {
+  absl::StatusOr<std::vector<host::Process>> table = parts_.host->Processes();
+  if (table.ok()) tree_.Update(*table);
+  return table;
 }
 
 core::ClientUsage Engine::Impl::UsageOf(JobId id) {
@@ -639,7 +645,7 @@ void Engine::Impl::SignalTree(const core::Signal& signal) {
   // What runs on may fork while its tree is walked.
   const bool again = signal.kind == Kind::kKill || signal.kind == Kind::kSuspend;
   for (int round = 0; round < (again ? kKillRounds : 1); ++round) {
-    if (!UpdateTree()) return;
+    if (!UpdateTree().ok()) return;
     const std::vector<core::ProcessIdentity> members = tree_.MembersOf(signal.id);
     if (members.empty()) return;
     const std::size_t refused = SignalMembers(members, NumberOf(signal.kind));
@@ -699,7 +705,7 @@ void Engine::Impl::GuardEnded(JobId id, const core::Outcome& outcome) {
 }
 
 void Engine::Impl::RootEnded(JobId id, const core::Outcome& outcome) {
-  UpdateTree();
+  (void)UpdateTree();  // what it knew stands, if the table cannot be read
   Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
   SampleSoon();
 }
@@ -714,9 +720,15 @@ void Engine::Impl::GuardsThatSaidNothing(const Instant& now) {
 
 // ---- Calls ----
 
+// The row that is newer than the store's: the core's, or one whose write failed; null for others.
+const core::JobRecord* Engine::Impl::InMemory(JobId id) const {
+  if (const core::JobRecord* record = core_->Find(id)) return record;
+  const auto row = unsaved_.find(id);
+  return row == unsaved_.end() ? nullptr : &row->second;
+}
+
 absl::StatusOr<JobView> Engine::Impl::View(JobId id) {
-  if (const core::JobRecord* record = core_->Find(id)) return ViewOf(*record);
-  if (const auto row = unsaved_.find(id); row != unsaved_.end()) return ViewOf(row->second);
+  if (const core::JobRecord* record = InMemory(id)) return ViewOf(*record);
   absl::StatusOr<core::JobRecord> row = parts_.store->Get(id);
   if (absl::IsNotFound(row.status())) return NotFound(id);
   if (!row.ok()) return row.status();
@@ -744,6 +756,15 @@ void Engine::Impl::Enqueue(const core::Submit& event, std::optional<core::JobSpe
   Feed(event);
 }
 
+void Engine::Impl::SetTerms(Terms terms, core::Submit& event) {
+  event.group = std::move(terms.group);
+  event.profile = std::move(terms.profile);
+  event.ended_parents = EndedParents(terms.after);
+  event.after = std::move(terms.after);
+  event.begin_time = terms.begin_time;
+  event.held = terms.held;
+}
+
 // Whether a submit with this id was sent before; then it is answered with what the first made.
 bool Engine::Impl::AnsweredBefore(const std::string& request_id, OnJob& done) {
   if (request_id.empty()) return false;
@@ -766,12 +787,7 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.command = core::DisplayCommand(request.spec.argv);
   event.working_directory = request.spec.working_directory;
   event.policy = request.policy;
-  event.group = request.terms.group;
-  event.profile = request.terms.profile;
-  event.after = request.terms.after;
-  event.ended_parents = EndedParents(event.after);
-  event.begin_time = request.terms.begin_time;
-  event.held = request.terms.held;
+  SetTerms(std::move(request.terms), event);
   event.request_id = request.request_id;
   event.requeue = request.requeue;
   Enqueue(event, std::move(request.spec), std::move(done));
@@ -790,11 +806,7 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
   event.name = std::move(request.name);
   event.command = std::move(request.command);
   event.policy = request.policy;
-  event.group = request.terms.group;
-  event.profile = request.terms.profile;
-  event.after = request.terms.after;
-  event.ended_parents = EndedParents(event.after);
-  event.begin_time = request.terms.begin_time;
+  SetTerms(std::move(request.terms), event);
   event.root = process->identity;
   event.boot_id = parts_.host->BootId();
   OnJob watched = [this, root = process->identity,
@@ -820,31 +832,37 @@ void Engine::Impl::Get(JobId id, OnJob done) {
 }
 
 void Engine::Impl::List(store::ListQuery query, OnPage done) {
-  after_commit_.push_back([this, query = std::move(query),
-                           done = std::move(done)](const absl::Status&) mutable {
-    const int limit = query.limit;
-    query.limit = limit + 1;  // one more tells whether there is another page
-    const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
-    if (!rows.ok()) return done(rows.status());
-    JobPage page;
-    std::vector<JobId> ids;
-    for (const core::JobRecord& row : *rows) {
-      if (static_cast<int>(page.jobs.size()) == limit) {
-        page.next = page.jobs.back().record.id;
-        break;
-      }
-      ids.push_back(row.id);
-      const core::JobRecord* living = core_->Find(row.id);
-      const auto unsaved = unsaved_.find(row.id);
-      JobView view;
-      view.record = living != nullptr ? *living : unsaved != unsaved_.end() ? unsaved->second : row;
-      view.usage = core_->UsageOf(row.id);
-      if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
-      page.jobs.push_back(std::move(view));
-    }
-    const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
-    for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
-    done(std::move(page));
+  after_commit_.push_back(
+      [this, query = std::move(query), done = std::move(done)](const absl::Status&) mutable {
+        const int limit = query.limit;
+        query.limit = limit + 1;  // one more tells whether there is another page
+        const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
+        if (!rows.ok()) return done(rows.status());
+        JobPage page;
+        std::vector<JobId> ids;
+        for (const core::JobRecord& row : *rows) {
+          if (static_cast<int>(page.jobs.size()) == limit) {
+            page.next = page.jobs.back().record.id;
+            break;
+          }
+          ids.push_back(row.id);
+          const core::JobRecord* newer = InMemory(row.id);
+          JobView view;
+          view.record = newer != nullptr ? *newer : row;
+          view.usage = core_->UsageOf(row.id);
+          if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
+          page.jobs.push_back(std::move(view));
+        }
+        const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
+        for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
+        done(std::move(page));
+      });
+}
+
+// With the job as it stands once what was decided about it is on disk.
+void Engine::Impl::AnswerWhenSaved(JobId id, OnJob done) {
+  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
+    status.ok() ? done(View(id)) : done(status);
   });
 }
 
@@ -899,9 +917,7 @@ void Engine::Impl::Control(JobId id, Request request, OnJob done) {
       Feed(core::ResumeAsked{id});
       break;
   }
-  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
-    status.ok() ? done(View(id)) : done(status);
-  });
+  AnswerWhenSaved(id, std::move(done));
 }
 
 void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after,
@@ -927,12 +943,9 @@ void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobI
   event.working_directory = row->working_directory;
   event.policy = row->policy;
   event.policy.memory = memory ? memory : core::MemoryForRetry(*row);
-  event.group = row->group;
-  event.profile = row->profile;
+  SetTerms({row->group, row->profile, std::move(after), std::nullopt, false}, event);
   event.requeue = row->requeue;
   event.retry_of = id;
-  event.ended_parents = EndedParents(after);
-  event.after = std::move(after);
   Enqueue(event, *std::move(spec), std::move(done));
 }
 
@@ -978,9 +991,7 @@ void Engine::Impl::ReportExit(JobId id, core::Outcome outcome, OnJob done) {
                            kInvalidField, "id"));
   }
   GuardEnded(id, outcome);
-  after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
-    status.ok() ? done(View(id)) : done(status);
-  });
+  AnswerWhenSaved(id, std::move(done));
 }
 
 void Engine::Impl::Watch(WatchToken token, JobId id, OnChange on_change) {
