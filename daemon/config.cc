@@ -47,21 +47,14 @@ absl::Status ReadMaxPressure(const toml::node& node, core::Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadMaxQueued(const toml::node& node, core::Config& config) {
+// A whole number of this range.
+absl::Status ReadCount(const toml::node& node, int low, int high, int& field) {
   const auto count = node.value_exact<std::int64_t>();
-  if (!count || *count < 1 || *count > 100'000) {
-    return absl::InvalidArgumentError("needs a whole number from 1 to 100000");
+  if (!count || *count < low || *count > high) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs a whole number from ", low, " to ", high));
   }
-  config.max_queued = static_cast<int>(*count);
-  return absl::OkStatus();
-}
-
-absl::Status ReadMaxBypass(const toml::node& node, core::Config& config) {
-  const auto count = node.value_exact<std::int64_t>();
-  if (!count || *count < 0 || *count > 1000) {
-    return absl::InvalidArgumentError("needs a whole number from 0 to 1000");
-  }
-  config.max_bypass = static_cast<int>(*count);
+  field = static_cast<int>(*count);
   return absl::OkStatus();
 }
 
@@ -87,12 +80,10 @@ absl::Status ReadGroupLimits(const toml::node& node, core::Config& config) {
   const toml::table* table = node.as_table();
   if (table == nullptr) return absl::InvalidArgumentError(kNeeds);
   for (const auto& [group, value] : *table) {
-    const auto limit = value.value_exact<std::int64_t>();
-    if (!limit || *limit < 1 || *limit > 100'000) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kNeeds, "; ", std::string(group.str()), " has something else"));
+    const std::string name(group.str());
+    if (!ReadCount(value, 1, 100'000, config.group_limits[name]).ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(kNeeds, "; ", name, " has something else"));
     }
-    config.group_limits[std::string(group.str())] = static_cast<int>(*limit);
   }
   return absl::OkStatus();
 }
@@ -107,8 +98,14 @@ const std::map<std::string, Reader>& Readers() {
                      core::Config& config) { return Assign(ReadBytes(node), config.reserve); }},
       {"reserve_percent", ReadReservePercent},
       {"max_pressure", ReadMaxPressure},
-      {"max_queued", ReadMaxQueued},
-      {"max_bypass", ReadMaxBypass},
+      {"max_queued",
+       [](const toml::node& node, core::Config& config) {
+         return ReadCount(node, 1, 100'000, config.max_queued);
+       }},
+      {"max_bypass",
+       [](const toml::node& node, core::Config& config) {
+         return ReadCount(node, 0, 1000, config.max_bypass);
+       }},
       {"settle", ReadSettle},
       {"anonymous_credit", ReadAnonymousCredit},
       {"group_limits", ReadGroupLimits},
