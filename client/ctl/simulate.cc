@@ -42,12 +42,9 @@ absl::StatusOr<core::Policy> ReadPolicy(const Options& options) {
   if (!given.ok()) return given.status();
   core::Policy policy;
   if (given->has_wait_free_percent()) policy.wait_free = Percent{given->wait_free_percent()};
-  if (given->has_swap_budget_bytes()) policy.swap_budget = Bytes(given->swap_budget_bytes());
   if (given->has_swap_limit_bytes()) policy.swap_limit = Bytes(given->swap_limit_bytes());
-  // As the daemon does: a default may not make a limit impossible that somebody asked for.
-  if (policy.swap_limit && !given->has_swap_budget_bytes()) {
-    policy.swap_budget = std::min(policy.swap_budget, *policy.swap_limit);
-  }
+  policy.swap_budget = given->has_swap_budget_bytes() ? Bytes(given->swap_budget_bytes())
+                                                      : core::DefaultSwapBudget(policy.swap_limit);
   if (given->has_kill_free_percent()) policy.kill_free = Percent{given->kill_free_percent()};
   if (given->on_over_budget() == v1::OVER_BUDGET_SUSPEND) {
     policy.on_over_budget = core::OverBudget::kSuspend;

@@ -1,7 +1,6 @@
 // Reads ranges with the parsers of the options themselves.
 #include "client/ctl/simulate_sweep.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -26,11 +25,9 @@ constexpr Option kOptions[] = {
      [](core::Policy& policy, Bytes size) { policy.swap_budget = size; }, nullptr},
     {"swap-limit", "swap-limit=8G:32G:4G",
      [](core::Policy& policy, Bytes size) {
+       const bool by_default = policy.swap_budget == core::DefaultSwapBudget(policy.swap_limit);
        policy.swap_limit = size;
-       // As the daemon does: the default budget follows a lower limit.
-       if (policy.swap_budget == core::Policy().swap_budget) {
-         policy.swap_budget = std::min(policy.swap_budget, size);
-       }
+       if (by_default) policy.swap_budget = core::DefaultSwapBudget(size);
      },
      nullptr},
     {"wait-free", "wait-free=20:60:10", nullptr,

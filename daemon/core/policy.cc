@@ -1,5 +1,6 @@
 #include "daemon/core/policy.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,11 @@ absl::Status ValidateDuration(const char* field, absl::Duration duration) {
 }
 
 }  // namespace
+
+Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit) {
+  const Bytes budget = Policy().swap_budget;
+  return swap_limit ? std::min(budget, std::max(Bytes(0), *swap_limit)) : budget;
+}
 
 absl::Status Validate(const Policy& policy) {
   const absl::Status checks[] = {

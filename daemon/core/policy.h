@@ -47,6 +47,10 @@ struct Policy {
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+// The budget of who names none: no more than the swap limit, if there is one, so that a default
+// does not make a limit impossible that somebody asked for.
+Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit);
+
 // What holds for all requests (the config file).
 struct Config {
   // Kept free after all declarations: a share of total memory, or an amount where given.

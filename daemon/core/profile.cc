@@ -7,12 +7,16 @@ namespace {
 
 constexpr double kMargin = 1.1;
 
+}  // namespace
+
+RunPeaks PeaksOf(const JobRecord& record) {
+  return {record.id, record.peak_footprint, record.true_peak};
+}
+
 std::optional<Bytes> PeakOf(const RunPeaks& run) {
   if (!run.footprint) return run.true_peak;
   return std::max(*run.footprint, run.true_peak.value_or(Bytes(0)));
 }
-
-}  // namespace
 
 void Profiles::Add(const std::string& profile, const RunPeaks& run) {
   if (!PeakOf(run)) return;
@@ -31,7 +35,7 @@ std::optional<Bytes> Profiles::Estimate(const std::string& profile) const {
 
 std::optional<RunPeaks> LessonOf(const JobRecord& record, std::optional<Bytes> known) {
   if (record.profile.empty()) return std::nullopt;
-  RunPeaks run{record.id, record.peak_footprint, record.true_peak};
+  const RunPeaks run = PeaksOf(record);
   const std::optional<Bytes> peak = PeakOf(run);
   if (!peak) return std::nullopt;
   const bool more = !known || *peak * kMargin > *known;
@@ -40,7 +44,7 @@ std::optional<RunPeaks> LessonOf(const JobRecord& record, std::optional<Bytes> k
 }
 
 std::optional<Bytes> MemoryForRetry(const JobRecord& record) {
-  const std::optional<Bytes> peak = PeakOf({record.id, record.peak_footprint, record.true_peak});
+  const std::optional<Bytes> peak = PeakOf(PeaksOf(record));
   if (record.state != JobState::kOutOfMemory || !peak) return record.policy.memory;
   return std::max(*peak * kMargin, record.policy.memory.value_or(Bytes(0)));
 }

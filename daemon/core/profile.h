@@ -23,6 +23,10 @@ struct RunPeaks {
   std::optional<Bytes> true_peak;
 };
 
+RunPeaks PeaksOf(const JobRecord& record);
+// The larger of the two; absent when neither is known.
+std::optional<Bytes> PeakOf(const RunPeaks& run);
+
 class Profiles {
  public:
   static constexpr std::size_t kRuns = 20;  // the last ones count

@@ -85,10 +85,16 @@ Effects Scheduler::Step(const Instant& now, const Event& event) {
   CheckEscalation(now, effects);
   // Who finds room at the last moment gets it; whoever gives up may have stood before others.
   Admit(now, effects);
-  GiveUpWaiting(now, effects);
-  CancelChildren(now, effects);
-  Admit(now, effects);
+  if (GiveUpWaiting(now, effects)) {
+    CancelChildren(now, effects);
+    Admit(now, effects);
+  }
   return effects;
+}
+
+Scheduler::Client* Scheduler::Active(JobId id) {
+  const auto found = clients_.find(id);
+  return found == clients_.end() ? nullptr : &found->second;
 }
 
 // ---- Coming in ----
@@ -140,13 +146,7 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.submit_time = now.wall;
   record.root = event.root;
   record.boot_id = event.boot_id;
-  if (event.kind == JobKind::kSession) {
-    record.state = JobState::kRunning;
-    record.start_time = now.wall;
-    record.started_awake = now.awake;
-    record.available_at_start = host_.available;
-    record.swap_at_start = host_.swap_used;
-  }
+  if (event.kind == JobKind::kSession) MarkStarted(now, record);
   effects.emplace_back(Save{record, true});
   effects.emplace_back(Accepted{event.token, record.id});
   Tell(effects,
@@ -202,6 +202,15 @@ void Scheduler::On(const Instant&, const ProfileRestored& event, Effects&) {
   profiles_.Add(event.profile, event.run);
 }
 
+// From here on it runs, and what it takes is measured against the machine as it is now.
+void Scheduler::MarkStarted(const Instant& now, JobRecord& record) const {
+  record.state = JobState::kRunning;
+  record.start_time = now.wall;
+  record.started_awake = now.awake;
+  record.available_at_start = host_.available;
+  record.swap_at_start = host_.swap_used;
+}
+
 Scheduler::Client& Scheduler::AddClient(JobRecord record) {
   const JobId id = record.id;
   ledger_.Add(id, record.policy.charge_mode, record.charge);
@@ -244,9 +253,9 @@ void Scheduler::RestoreClient(const Instant& now, JobRecord record) {
 }
 
 void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  Client& client = found->second;
+  Client* const found = Active(event.id);
+  if (found == nullptr) return;
+  Client& client = *found;
   client.record.root = event.root;
   client.record.boot_id = event.boot_id;
   effects.emplace_back(Save{client.record});
@@ -267,7 +276,7 @@ void Scheduler::On(const Instant& now, const SampleTaken& event, Effects& effect
   const absl::Duration elapsed = gap || !sampled_
                                      ? absl::ZeroDuration()
                                      : std::max(absl::ZeroDuration(), now.awake - sampled_->awake);
-  ReadSample(now, event.sample, effects);
+  ReadSample(now, gap, event.sample, effects);
   queue_.Observe(now.awake, event.sample.busy);
   TakeReadings(now, event.sample, effects);
   for (auto& [id, client] : clients_) {
@@ -284,7 +293,7 @@ void Scheduler::On(const Instant& now, const SampleTaken& event, Effects& effect
 }
 
 // Takes in what the machine says, without what cannot be true.
-void Scheduler::ReadSample(const Instant& now, const Sample& sample, Effects& effects) {
+void Scheduler::ReadSample(const Instant& now, bool gap, const Sample& sample, Effects& effects) {
   std::vector<std::string> dropped;
   HostSample host = Plausible(sample.host, &dropped);
   implausible_ += static_cast<std::int64_t>(dropped.size());
@@ -292,7 +301,6 @@ void Scheduler::ReadSample(const Instant& now, const Sample& sample, Effects& ef
     if (!text.empty()) Tell(effects, {"implausible", std::nullopt, text});
     implausible_text_ = std::move(text);
   }
-  const bool gap = sampled_ && IsGap(*sampled_, now);
   if (gap) {
     swap_window_.Clear();
     Tell(effects, {"gap", std::nullopt,
@@ -315,9 +323,9 @@ void Scheduler::ReadSample(const Instant& now, const Sample& sample, Effects& ef
 void Scheduler::TakeReadings(const Instant& now, const Sample& sample, Effects& effects) {
   std::vector<JobId> empty;
   for (const ClientUsage& reading : sample.clients) {
-    const auto found = clients_.find(reading.id);
-    if (found == clients_.end()) continue;
-    Client& client = found->second;
+    Client* const found = Active(reading.id);
+    if (found == nullptr) continue;
+    Client& client = *found;
     client.usage = reading.usage;
     client.processes = reading.processes;
     if (reading.processes > 0) LearnPeaks(client);
@@ -375,9 +383,9 @@ void Scheduler::LearnPeaks(Client& client) const {
 // ---- Going out ----
 
 void Scheduler::On(const Instant& now, const StartFailed& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  Client& client = found->second;
+  Client* const found = Active(event.id);
+  if (found == nullptr) return;
+  Client& client = *found;
   if (client.record.reason == Reason::kNone) {
     client.record.reason = Reason::kStartFailed;
     client.record.reason_text = event.text;
@@ -386,9 +394,9 @@ void Scheduler::On(const Instant& now, const StartFailed& event, Effects& effect
 }
 
 void Scheduler::On(const Instant& now, const Exited& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  Client& client = found->second;
+  Client* const found = Active(event.id);
+  if (found == nullptr) return;
+  Client& client = *found;
   // Who is being stopped has not ended while a part of it lives on; nor has a tree that lost its
   // shim and still holds its memory.
   const bool seen = event.outcome.exit_code || event.outcome.signal;
@@ -404,19 +412,17 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
     return EndPending(now, event.id, JobState::kCancelled, Reason::kClientGone,
                       "the guard that asked went away before its command was admitted", effects);
   }
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end() || found->second.record.kind != JobKind::kSession) return;
+  const Client* const client = Active(event.id);
+  if (client == nullptr || client->record.kind != JobKind::kSession) return;
   // Nobody could resume it any more; what the daemon before let go on may not have heard of it.
-  const Client& client = found->second;
-  if (client.record.may_signal && (client.record.suspended_awake || client.restored)) {
+  if (client->record.may_signal && (client->record.suspended_awake || client->restored)) {
     effects.emplace_back(Signal{event.id, Signal::Kind::kContinue});
   }
   EndClient(now, event.id, Outcome{}, effects);
 }
 
 void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
+  if (Active(event.id) == nullptr) return;
   JobRecord record = RemoveClient(now, event.id, effects).record;
   record.state = JobState::kNodeFail;
   record.reason = Reason::kLost;
@@ -426,7 +432,7 @@ void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects
 
 void Scheduler::On(const Instant& now, const NotSaved& event, Effects& effects) {
   if (IsPending(event.id)) queue_.Take(event.id);
-  if (clients_.count(event.id) > 0) RemoveClient(now, event.id, effects);
+  if (Active(event.id) != nullptr) RemoveClient(now, event.id, effects);
   failed_parents_.emplace_back(event.id, JobState::kCancelled);
 }
 
@@ -435,9 +441,9 @@ void Scheduler::On(const Instant& now, const CancelAsked& event, Effects& effect
     return EndPending(now, event.id, JobState::kCancelled, Reason::kCancelled,
                       "cancelled while it waited", effects);
   }
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  StopClient(now, found->second, Reason::kCancelled, "cancelled while it ran", effects);
+  Client* const client = Active(event.id);
+  if (client == nullptr) return;
+  StopClient(now, *client, Reason::kCancelled, "cancelled while it ran", effects);
 }
 
 void Scheduler::On(const Instant&, const HoldAsked& event, Effects& effects) {
@@ -507,8 +513,7 @@ void Scheduler::EndClient(const Instant& now, JobId id, const Outcome& outcome, 
   JobRecord record = EndRecord(clients_.at(id), outcome);
   const Client client = RemoveClient(now, id, effects);
   if (client.stop && client.stop->host_level) host_victim_gone_ = now.awake;
-  const Bytes peak =
-      std::max(record.peak_footprint.value_or(Bytes(0)), record.true_peak.value_or(Bytes(0)));
+  const Bytes peak = PeakOf(PeaksOf(record)).value_or(Bytes(0));
   const Bytes held = StillHeld(record, client.usage, host_.available);
   if (peak >= kRecoverFrom && held >= MiB(64))
     recovery_.Ended(now.awake, id, held, host_.available);

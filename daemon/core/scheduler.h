@@ -156,13 +156,16 @@ class Scheduler {
   void On(const Instant& now, const LeaseReleased& event, Effects& effects);
   void On(const Instant& now, const Tick& event, Effects& effects);
 
+  Client* Active(JobId id);  // null when it is not
+
   // Entering (scheduler.cc).
   absl::Status CheckSubmit(const Submit& event) const;
   void AddPending(const Instant& now, JobRecord record, std::optional<absl::Duration> give_up,
                   const std::vector<EndedParent>& ended, Effects& effects);
+  void MarkStarted(const Instant& now, JobRecord& record) const;
   Client& AddClient(JobRecord record);
   void RestoreClient(const Instant& now, JobRecord record);
-  void ReadSample(const Instant& now, const Sample& sample, Effects& effects);
+  void ReadSample(const Instant& now, bool gap, const Sample& sample, Effects& effects);
   void TakeReadings(const Instant& now, const Sample& sample, Effects& effects);
   void NoticeCompany(Effects& effects);
   void SaveCharges(Effects& effects);
@@ -175,7 +178,7 @@ class Scheduler {
   void Grant(const Instant& now, LeaseId id, bool forced, Effects& effects);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
-  void GiveUpWaiting(const Instant& now, Effects& effects);
+  bool GiveUpWaiting(const Instant& now, Effects& effects);
   void DropLease(LeaseId id);
   void DenyWanted(Client& client, Effects& effects);
   void DenyLease(LeaseId id, absl::Status status, Effects& effects);

@@ -78,7 +78,10 @@ Demand Scheduler::DemandOfLease(const Lease& lease) const {
 void Scheduler::Admit(const Instant& now, Effects& effects) {
   while (AdmitNext(now, effects)) {
   }
-  ForceProgress(now, effects);
+  if (!ForceProgress(now, effects)) return;
+  // The lease that was forced stood before others.
+  while (AdmitNext(now, effects)) {
+  }
 }
 
 // Admits the first that may go, and says whether there was one. Whoever is before it waits for
@@ -129,11 +132,7 @@ void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<Job
 void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   JobRecord record = queue_.Take(id).record;
   record.policy.memory = DeclaredBy(record);
-  record.state = JobState::kRunning;
-  record.start_time = now.wall;
-  record.started_awake = now.awake;
-  record.available_at_start = host_.available;
-  record.swap_at_start = host_.swap_used;
+  MarkStarted(now, record);
   record.swap_at_charge = host_.swap_used;
   record.charge_awake = sampled_->awake;
   record.charge_continuous = sampled_->continuous;
@@ -154,8 +153,10 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   NoticeCompany(effects);
 }
 
-void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
-  for (const JobId id : queue_.GivingUp(now.awake)) {
+// Whether anybody did.
+bool Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
+  const std::vector<JobId> starts = queue_.GivingUp(now.awake);
+  for (const JobId id : starts) {
     const absl::Duration timeout = *queue_.Find(id)->record.policy.start_timeout;
     EndPending(
         now, id, JobState::kNoRoom, Reason::kStartTimeout,
@@ -174,6 +175,7 @@ void Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
                          kAdmissionTimeout),
               effects);
   }
+  return !starts.empty() || !late.empty();
 }
 
 // ---- Leases ----

@@ -253,9 +253,9 @@ void Scheduler::Stuck(const Instant& now, Client& client, const std::string& why
 }
 
 void Scheduler::On(const Instant& now, const SignalRefused& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  Client& client = found->second;
+  Client* const found = Active(event.id);
+  if (found == nullptr) return;
+  Client& client = *found;
   if (client.record.state == JobState::kSuspended) {
     // It runs on, so nobody may be told otherwise.
     client.record.state = JobState::kRunning;
@@ -286,9 +286,9 @@ void Scheduler::Suspend(const Instant& now, Client& client, Reason reason, std::
 }
 
 void Scheduler::On(const Instant& now, const SuspendAsked& event, Effects& effects) {
-  const auto found = clients_.find(event.id);
-  if (found == clients_.end()) return;
-  Client& client = found->second;
+  Client* const found = Active(event.id);
+  if (found == nullptr) return;
+  Client& client = *found;
   if (client.record.state != JobState::kRunning || !client.record.may_signal) return;
   Suspend(now, client, Reason::kSuspendAsked, "a user asked", effects);
 }

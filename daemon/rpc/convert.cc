@@ -309,12 +309,9 @@ absl::Status ReadBusy(const v1::Policy& in, core::Policy& policy) {
 absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
   core::Policy policy;
   if (in.has_wait_free_percent()) policy.wait_free = Percent{in.wait_free_percent()};
-  if (in.has_swap_budget_bytes()) policy.swap_budget = Bytes(in.swap_budget_bytes());
   if (in.has_swap_limit_bytes()) policy.swap_limit = Bytes(in.swap_limit_bytes());
-  // A default may not make a limit impossible that somebody asked for.
-  if (policy.swap_limit && !in.has_swap_budget_bytes()) {
-    policy.swap_budget = std::min(policy.swap_budget, std::max(Bytes(0), *policy.swap_limit));
-  }
+  policy.swap_budget = in.has_swap_budget_bytes() ? Bytes(in.swap_budget_bytes())
+                                                  : core::DefaultSwapBudget(policy.swap_limit);
   if (in.has_kill_free_percent()) policy.kill_free = Percent{in.kill_free_percent()};
   if (in.has_memory_bytes()) policy.memory = Bytes(in.memory_bytes());
   if (in.has_priority()) policy.priority = in.priority();
