@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/call.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -22,13 +23,11 @@ struct Options {
 };
 
 absl::Status DeleteJob(const Connection& connection, std::int64_t id) {
-  grpc::ClientContext context;
-  SetTimeout(context);
   v1::DeleteJobRequest request;
   request.set_id(id);
-  v1::DeleteJobResponse response;
-  return FromGrpc(
-      v1::JobService::NewStub(connection.channel)->DeleteJob(&context, request, &response));
+  return CallJobs<v1::DeleteJobRequest, v1::DeleteJobResponse>(
+             connection, &v1::JobService::Stub::DeleteJob, request)
+      .status();
 }
 
 // What was named, else everything that has ended.

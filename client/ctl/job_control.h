@@ -4,15 +4,13 @@
 #ifndef STAGELOAD_CLIENT_CTL_JOB_CONTROL_H_
 #define STAGELOAD_CLIENT_CTL_JOB_CONTROL_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/ctl/call.h"
 #include "client/ctl/connection.h"
-#include "client/ctl/errors.h"
 #include "client/ctl/invocation.h"
 #include "stageload/v1/job_service.grpc.pb.h"
 
@@ -23,18 +21,11 @@ using JobCall = std::function<absl::StatusOr<v1::Job>(const Connection&, std::in
 // A call of JobService that takes an id and answers with the job:
 // CallFor<v1::HoldJobRequest, v1::HoldJobResponse>(&v1::JobService::Stub::HoldJob).
 template <typename Request, typename Response>
-JobCall CallFor(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                             Response*)) {
-  return [method](const Connection& connection, std::int64_t id) -> absl::StatusOr<v1::Job> {
-    grpc::ClientContext context;
-    SetTimeout(context);
+JobCall CallFor(JobMethod<Request, Response> method) {
+  return [method](const Connection& connection, std::int64_t id) {
     Request request;
     request.set_id(id);
-    Response response;
-    const auto stub = v1::JobService::NewStub(connection.channel);
-    const grpc::Status status = (stub.get()->*method)(&context, request, &response);
-    if (!status.ok()) return FromGrpc(status);
-    return response.job();
+    return CallForJob(connection, method, request);
   };
 }
 

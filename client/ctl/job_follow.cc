@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "client/ctl/call.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/print.h"
@@ -134,40 +135,25 @@ absl::Status ReadOnce(const Connection& connection, const v1::ReadLogsRequest& r
 }  // namespace
 
 absl::StatusOr<v1::Job> GetJob(const Connection& connection, std::int64_t id) {
-  grpc::ClientContext context;
-  SetTimeout(context);
   v1::GetJobRequest request;
   request.set_id(id);
-  v1::GetJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->GetJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response.job();
+  return CallForJob<v1::GetJobRequest, v1::GetJobResponse>(connection,
+                                                           &v1::JobService::Stub::GetJob, request);
 }
 
 absl::StatusOr<v1::Job> CancelJob(const Connection& connection, std::int64_t id) {
-  grpc::ClientContext context;
-  SetTimeout(context);
   v1::CancelJobRequest request;
   request.set_id(id);
-  v1::CancelJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->CancelJob(&context, request, &response);
-  if (!status.ok()) return FromGrpc(status);
-  return response.job();
+  return CallForJob<v1::CancelJobRequest, v1::CancelJobResponse>(
+      connection, &v1::JobService::Stub::CancelJob, request);
 }
 
 absl::StatusOr<v1::Job> AwaitJob(const Connection& connection, std::int64_t id,
                                  const std::function<bool(const v1::Job&)>& enough,
                                  Progress& progress) {
-  Connection current = connection;
-  for (;;) {
-    absl::StatusOr<v1::Job> job = AwaitOnce(current, id, enough, progress);
-    if (job.ok() || !WentAway(job.status())) return job;
-    absl::StatusOr<Connection> next = Reconnect(current);
-    if (!next.ok()) return job;
-    current = *std::move(next);
-  }
+  return AskUntilAnswered(connection, [&](const Connection& current) {
+    return AwaitOnce(current, id, enough, progress);
+  });
 }
 
 absl::StatusOr<v1::Job> AwaitEnd(const Connection& connection, std::int64_t id,
@@ -178,15 +164,10 @@ absl::StatusOr<v1::Job> AwaitEnd(const Connection& connection, std::int64_t id,
 
 absl::Status ReadLogs(const Connection& connection, const v1::ReadLogsRequest& request,
                       const std::function<bool(const v1::ReadLogsResponse&)>& sink) {
-  Connection current = connection;
   LogPosition position;
-  for (;;) {
-    absl::Status status = ReadOnce(current, request, position, sink);
-    if (!WentAway(status)) return status;
-    absl::StatusOr<Connection> next = Reconnect(current);
-    if (!next.ok()) return status;
-    current = *std::move(next);
-  }
+  return AskUntilAnswered(connection, [&](const Connection& current) {
+    return ReadOnce(current, request, position, sink);
+  });
 }
 
 bool CopyPiece(const v1::ReadLogsResponse& piece) {

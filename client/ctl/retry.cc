@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "client/ctl/call.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -52,21 +53,16 @@ absl::StatusOr<v1::Job> RetryJob(const Connection& connection, std::int64_t id,
                                  const std::map<std::int64_t, std::int64_t>& again) {
   const absl::StatusOr<v1::Job> ended = GetJob(connection, id);
   if (!ended.ok()) return ended;
-  grpc::ClientContext context;
-  SetTimeout(context);
   v1::RetryJobRequest request;
   request.set_id(id);
   if (memory) request.set_memory_bytes(memory->count());
   KeepOrder(*ended, again, request);
-  v1::RetryJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->RetryJob(&context, request, &response);
-  if (status.ok()) return response.job();
-  absl::Status error = FromGrpc(status);
-  if (ReasonOf(error) == kNeverFits) {
+  absl::StatusOr<v1::Job> job = CallForJob<v1::RetryJobRequest, v1::RetryJobResponse>(
+      connection, &v1::JobService::Stub::RetryJob, request);
+  if (ReasonOf(job.status()) == kNeverFits) {
     Note("it declares what it needed last time and a tenth more; --memory SIZE declares another");
   }
-  return error;
+  return job;
 }
 
 int Retry(const Invocation& invocation, const CLI::App& command, const Options& options) {
@@ -77,7 +73,7 @@ int Retry(const Invocation& invocation, const CLI::App& command, const Options& 
     const absl::StatusOr<Bytes> bytes = ParseBytes(*options.memory);
     if (!bytes.ok()) {
       return UsageError(invocation, command,
-                        absl::StrCat("--memory: ", std::string(bytes.status().message())));
+                        std::string(AboutOption("--memory", bytes.status()).message()));
     }
     memory = *bytes;
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/call.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -40,17 +41,6 @@ std::string NewRequestId() {
   return id;
 }
 
-absl::StatusOr<v1::Job> SubmitOnce(const Connection& connection,
-                                   const v1::SubmitJobRequest& request) {
-  grpc::ClientContext context;
-  SetTimeout(context);
-  v1::SubmitJobResponse response;
-  const grpc::Status status =
-      v1::JobService::NewStub(connection.channel)->SubmitJob(&context, request, &response);
-  if (!status.ok()) return NamingOptions(FromGrpc(status));
-  return response.job();
-}
-
 int Submit(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<v1::SubmitJobRequest> request = ToRequest(options.job, invocation.command);
   if (!request.ok())
@@ -73,14 +63,15 @@ int Submit(const Invocation& invocation, const CLI::App& command, const Options&
 
 absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobRequest request) {
   request.set_request_id(NewRequestId());
-  Connection current = connection;
-  for (int tries = 1;; ++tries) {
-    absl::StatusOr<v1::Job> job = SubmitOnce(current, request);
-    if (job.ok() || !WentAway(job.status()) || tries == kSubmitTries) return job;
-    absl::StatusOr<Connection> next = Reconnect(current);
-    if (!next.ok()) return job;
-    current = *std::move(next);
-  }
+  absl::StatusOr<v1::Job> job = AskUntilAnswered(
+      connection,
+      [&](const Connection& current) {
+        return CallForJob<v1::SubmitJobRequest, v1::SubmitJobResponse>(
+            current, &v1::JobService::Stub::SubmitJob, request);
+      },
+      kSubmitTries);
+  if (!job.ok()) return NamingOptions(job.status());
+  return job;
 }
 
 void AddSubmit(CLI::App& app, Invocation& invocation) {
