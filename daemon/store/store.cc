@@ -379,6 +379,12 @@ auto Guarded(const std::string& path, const std::string& what, Body body) -> dec
   }
 }
 
+// The same of a read that only SQLite can make fail.
+template <typename Body>
+auto Reading(const std::string& path, Body body) -> absl::StatusOr<decltype(body())> {
+  return Guarded(path, "read", [&]() -> absl::StatusOr<decltype(body())> { return body(); });
+}
+
 // Refuses what is not ours before anything is written: closing a database would otherwise move its
 // write-ahead log into the file.
 absl::Status CheckVersion(SQLite::Database& database, const std::string& path, int* version) {
@@ -454,9 +460,7 @@ absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {
 }
 
 absl::StatusOr<std::vector<core::JobId>> Store::EndedBefore(absl::Time then, int limit) {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobId>> {
-    return database_->EndedBefore(then, limit);
-  });
+  return Reading(database_->path(), [&] { return database_->EndedBefore(then, limit); });
 }
 
 absl::Status Store::TrimEvents(absl::Time then, int limit) {
@@ -467,20 +471,15 @@ absl::Status Store::TrimEvents(absl::Time then, int limit) {
 }
 
 absl::StatusOr<std::string> Store::Setting(const std::string& name) {
-  return Guarded(database_->path(), "read",
-                 [&]() -> absl::StatusOr<std::string> { return database_->Setting(name); });
+  return Reading(database_->path(), [&] { return database_->Setting(name); });
 }
 
 absl::StatusOr<std::vector<ProfileRow>> Store::Profiles() {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<ProfileRow>> {
-    return database_->Profiles();
-  });
+  return Reading(database_->path(), [&] { return database_->Profiles(); });
 }
 
 absl::StatusOr<std::vector<core::JobRecord>> Store::Unended() {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobRecord>> {
-    return database_->Unended();
-  });
+  return Reading(database_->path(), [&] { return database_->Unended(); });
 }
 
 absl::StatusOr<core::JobId> Store::NextId() {
@@ -509,9 +508,7 @@ absl::StatusOr<core::JobSpec> Store::Spec(core::JobId id) {
 }
 
 absl::StatusOr<std::vector<core::JobRecord>> Store::List(const ListQuery& query) {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<std::vector<core::JobRecord>> {
-    return database_->List(query);
-  });
+  return Reading(database_->path(), [&] { return database_->List(query); });
 }
 
 }  // namespace stageload::store
