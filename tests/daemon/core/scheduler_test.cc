@@ -26,29 +26,6 @@ TEST_F(SchedulerTest, SubmitIsSavedThenAcceptedThenStarted) {
   EXPECT_EQ(StateOf(1), JobState::kRunning);
 }
 
-TEST_F(SchedulerTest, TwoTenGigabyteJobsNeverStartIntoTheSameSixteen) {
-  Sample();
-  SubmitMemory(GiB(10));
-  EXPECT_THAT(All<core::Start>(SubmitMemory(GiB(10))), IsEmpty());
-  Start(1);
-  // The first allocates only after 30 s; the second waits with MEMORY throughout.
-  for (int i = 0; i < 60; ++i) {
-    Holds(1, MiB(5));
-    Sample();
-    ASSERT_EQ(StateOf(2), JobState::kPending);
-    ASSERT_THAT(BlockersOf(2), ElementsAre(BlockerKind::kMemory));
-  }
-  Holds(1, GiB(10));
-  Available(GiB(6));
-  Sample();
-  EXPECT_EQ(StateOf(2), JobState::kPending);
-  Step(Exited{JobId{1}, {0, {}, {}}});
-  usage_.clear();
-  Available(GiB(16));
-  EXPECT_EQ(All<core::Start>(Sample()).size(), 1u);
-  EXPECT_EQ(StateOf(2), JobState::kRunning);
-}
-
 TEST_F(SchedulerTest, ThirdJobWaitsForThePoolAndStartsWhenOneEnds) {
   Config config;
   config.memory_pool = MiB(2560);
