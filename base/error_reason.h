@@ -15,6 +15,7 @@ namespace stageload {
 inline constexpr std::string_view kJobNotFound = "JOB_NOT_FOUND";
 inline constexpr std::string_view kJobEnded = "JOB_ENDED";
 inline constexpr std::string_view kWrongState = "WRONG_STATE";
+inline constexpr std::string_view kProfileNotFound = "PROFILE_NOT_FOUND";
 inline constexpr std::string_view kQueueFull = "QUEUE_FULL";
 inline constexpr std::string_view kNeverFits = "NEVER_FITS";
 inline constexpr std::string_view kAdmissionTimeout = "ADMISSION_TIMEOUT";

@@ -36,6 +36,8 @@ const char* Name(BlockerKind kind) {
       return "NOT_BEFORE";
     case BlockerKind::kDraining:
       return "DRAINING";
+    case BlockerKind::kQueueHeld:
+      return "QUEUE_HELD";
     case BlockerKind::kOrder:
       return "ORDER";
   }

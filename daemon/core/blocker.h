@@ -11,6 +11,7 @@
 
 namespace stageload::core {
 
+// The numbers are stored: only append.
 enum class BlockerKind {
   // What the machine lacks. `read` and `needed` are:
   kLevel,      // percent available
@@ -31,8 +32,9 @@ enum class BlockerKind {
   kHeld,             // 1; 0
   kNotBefore,        // seconds since the epoch: now; its begin
   // The daemon's.
-  kDraining,  // 1; 0
-  kOrder,     // its own id; the id of the one that goes first
+  kDraining,   // 1; 0
+  kOrder,      // its own id; the id of the one that goes first
+  kQueueHeld,  // 1; 0
 };
 const char* Name(BlockerKind kind);  // "MEMORY"
 

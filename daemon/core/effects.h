@@ -1,6 +1,6 @@
-// What the core wants done. The engine writes the durable ones (Save, Learned) to disk, all those
-// of a batch in one transaction, and only then carries out the others, in the order in which they
-// were decided.
+// What the core wants done. The engine writes the durable ones (Save, Learned, Forgotten,
+// QueueHeld) to disk, all those of a batch in one transaction, and only then carries out the
+// others, in the order in which they were decided.
 //
 // Threading: plain values.
 #ifndef STAGELOAD_DAEMON_CORE_EFFECTS_H_
@@ -37,6 +37,14 @@ struct Save {
 struct Learned {
   std::string profile;
   RunPeaks run;
+};
+// Durable: a profile has no runs any more.
+struct Forgotten {
+  std::string profile;
+};
+// Durable: why the whole queue is held; absent when it is not.
+struct QueueHeld {
+  std::optional<std::string> text;
 };
 // Run it (kJob), or tell its guard to (the guard sees RUNNING). Only after the Save before it.
 struct Start {
@@ -81,8 +89,8 @@ struct Note {
   std::string text;
 };
 
-using Effect = std::variant<Accepted, Refused, Save, Learned, Start, Signal, StopRequested,
-                            LeaseQueued, LeaseGranted, LeaseDenied, Note>;
+using Effect = std::variant<Accepted, Refused, Save, Learned, Forgotten, QueueHeld, Start, Signal,
+                            StopRequested, LeaseQueued, LeaseGranted, LeaseDenied, Note>;
 using Effects = std::vector<Effect>;
 
 void Tell(Effects& effects, Note note);

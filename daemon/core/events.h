@@ -43,6 +43,7 @@ struct Submit {
   bool requeue = false;
   std::optional<JobId> retry_of;
   bool may_signal = true;  // of a session: whether it may be signalled, or only told
+  bool notify = false;
   std::vector<JobId> after;
   std::vector<EndedParent> ended_parents;
   std::optional<absl::Time> begin_time;
@@ -61,6 +62,10 @@ struct Restored {
 struct ProfileRestored {
   std::string profile;
   RunPeaks run;
+};
+// Before all others: the queue was held, and why.
+struct QueueHeldRestored {
+  std::string text;
 };
 
 struct SampleTaken {
@@ -89,7 +94,8 @@ struct Exited {
 struct ClientGone {
   JobId id{};
 };
-// The machine went down under it.
+// The machine went down under it. Nothing is started by itself after that until a user releases the
+// queue, so that a job that took the machine down does not do it again.
 struct NodeFailed {
   JobId id{};
 };
@@ -122,6 +128,19 @@ struct ResumeAsked {
 struct DrainAsked {
   bool drain = false;
 };
+// Nothing that waits is started, but guards; until ReleaseQueueAsked.
+struct HoldQueueAsked {
+  std::string text;  // why
+};
+struct ReleaseQueueAsked {};
+// Other terms for a client; see Scheduler::CheckUpdate().
+struct UpdateAsked {
+  JobId id{};
+  Policy policy;  // the whole of it
+};
+struct ForgetProfileAsked {
+  std::string profile;
+};
 
 // An active client wants to load `memory` for one stage. It is answered by LeaseQueued or Refused
 // with the same token, then by LeaseGranted or LeaseDenied.
@@ -141,9 +160,10 @@ struct LeaseReleased {
 struct Tick {};
 
 using Event =
-    std::variant<Submit, Restored, ProfileRestored, SampleTaken, Started, StartFailed, Exited,
-                 ClientGone, NodeFailed, SignalRefused, NotSaved, CancelAsked, HoldAsked,
-                 ReleaseAsked, SuspendAsked, ResumeAsked, DrainAsked, Acquire, LeaseReleased, Tick>;
+    std::variant<Submit, Restored, ProfileRestored, QueueHeldRestored, SampleTaken, Started,
+                 StartFailed, Exited, ClientGone, NodeFailed, SignalRefused, NotSaved, CancelAsked,
+                 HoldAsked, ReleaseAsked, SuspendAsked, ResumeAsked, DrainAsked, HoldQueueAsked,
+                 ReleaseQueueAsked, UpdateAsked, ForgetProfileAsked, Acquire, LeaseReleased, Tick>;
 
 }  // namespace stageload::core
 

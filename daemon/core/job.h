@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/units.h"
+#include "daemon/core/blocker.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/policy.h"
 #include "daemon/core/process.h"
@@ -80,6 +81,15 @@ struct JobSpec {
 // "python train.py": argv joined for display, cut at 4 KiB.
 std::string DisplayCommand(const std::vector<std::string>& argv);
 
+// For how long a request waited for one kind of thing: the first of its blockers.
+struct Waited {
+  BlockerKind kind = BlockerKind::kOrder;
+  absl::Duration time;  // asleep or awake
+  std::string text;     // the blocker as it was last read; empty when it was not read again
+
+  friend bool operator==(const Waited&, const Waited&) = default;
+};
+
 // One row: everything about a job but its spec. Times are wall times for people.
 struct JobRecord {
   JobId id{};
@@ -94,11 +104,13 @@ struct JobRecord {
   bool requeue = false;    // waits again, held, when the machine went down under it
   std::optional<JobId> retry_of;  // the ended job of which this is another run
   bool may_signal = true;         // a session may ask never to be signalled
+  bool notify = false;            // people want to be told of its end
 
   // What it waits for besides room.
   std::vector<JobId> after;              // that have not completed yet
   std::optional<absl::Time> begin_time;  // wall
   bool held = false;                     // until a user releases it
+  std::vector<Waited> waited;            // so far, in the order in which it first did
 
   JobState state = JobState::kPending;
   Reason reason = Reason::kNone;

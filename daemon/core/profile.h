@@ -32,6 +32,7 @@ class Profiles {
   static constexpr std::size_t kRuns = 20;  // the last ones count
 
   void Add(const std::string& profile, const RunPeaks& run);
+  void Forget(const std::string& profile) { runs_.erase(profile); }
   // What a run may need: the largest peak known, and a tenth more. Absent when none is known.
   std::optional<Bytes> Estimate(const std::string& profile) const;
   const std::map<std::string, std::deque<RunPeaks>>& all() const { return runs_; }

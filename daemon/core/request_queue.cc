@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,13 +19,17 @@ void RequestQueue::Add(const Instant& now, Request request) {
   const JobId id = request.record.id;
   const Rank rank = RankOf(request);
   now_ = now.awake;
-  request.due = !request.record.begin_time || *request.record.begin_time <= now.wall;
+  request.waits_since = now.continuous;
+  request.waited_saved = now.continuous;
+  request.due |= !request.record.begin_time || *request.record.begin_time <= now.wall;
   if (!request.due) begins_.emplace(*request.record.begin_time, id);
   if (request.give_up) give_ups_.emplace(*request.give_up, id);
   for (const JobId parent : request.parents) children_[parent].insert(id);
   busy_.Want(request.record.policy.busy);
   ranks_.insert(rank);
-  Place(requests_.emplace(id, std::move(request)).first->second);
+  Request& added = requests_.emplace(id, std::move(request)).first->second;
+  if (added.record.held || IsHeldWithAll(added)) StopClock(added);
+  Place(added);
 }
 
 RequestQueue::Request RequestQueue::Take(JobId id) {
@@ -55,9 +60,13 @@ JobRecord& RequestQueue::RecordOf(JobId id) { return requests_.at(id).record; }
 // ---- Lanes ----
 
 void RequestQueue::Place(Request& request) {
-  if (request.lane || request.record.held || !request.parents.empty() || !request.due) return;
+  if (request.lane || request.record.held || !request.parents.empty() || !request.due ||
+      IsHeldWithAll(request)) {
+    return;
+  }
   if (!request.give_up && request.record.policy.start_timeout) {
-    request.give_up = now_ + *request.record.policy.start_timeout;
+    request.give_up = now_ + request.give_up_in.value_or(*request.record.policy.start_timeout);
+    request.give_up_in.reset();
     give_ups_.emplace(*request.give_up, request.record.id);
   }
   request.lane = LaneFor(request.record.policy, request.record.group);
@@ -131,7 +140,40 @@ bool RequestQueue::IsFull(const std::string& group) const {
 void RequestQueue::Hold(JobId id, bool held) {
   Request& request = requests_.at(id);
   request.record.held = held;
-  held ? Unplace(request) : Place(request);
+  if (!held) return Place(request);
+  Unplace(request);
+  StopClock(request);
+}
+
+void RequestQueue::StopClock(Request& request) {
+  if (!request.give_up) return;
+  give_ups_.erase({*request.give_up, request.record.id});
+  request.give_up_in = std::max(absl::ZeroDuration(), *request.give_up - now_);
+  request.give_up.reset();
+}
+
+void RequestQueue::HoldAll(const Instant& now, std::string why) {
+  now_ = now.awake;
+  held_ = std::move(why);
+  for (auto& [id, request] : requests_) {
+    if (!IsHeldWithAll(request)) continue;
+    Unplace(request);
+    StopClock(request);
+    AddWaited(now, request);
+    request.waits_for = BlockerKind::kQueueHeld;
+  }
+}
+
+void RequestQueue::ReleaseAll(const Instant& now) {
+  now_ = now.awake;
+  held_.reset();
+  for (auto& [id, request] : requests_) {
+    if (request.record.kind == JobKind::kJob) {
+      AddWaited(now, request);
+      request.waits_for.reset();
+    }
+    Place(request);
+  }
 }
 
 void RequestQueue::Occupy(const std::string& name, int change) {
@@ -182,6 +224,32 @@ std::vector<JobId> RequestQueue::ChildrenOf(JobId parent) const {
   const auto found = children_.find(parent);
   if (found == children_.end()) return {};
   return {found->second.begin(), found->second.end()};
+}
+
+void RequestQueue::AddWaited(const Instant& now, Request& request) {
+  const absl::Duration time = now.continuous - std::exchange(request.waits_since, now.continuous);
+  if (!request.waits_for || time <= absl::ZeroDuration()) return;
+  std::vector<Waited>& waited = request.record.waited;
+  const auto same = std::find_if(waited.begin(), waited.end(), [&](const Waited& each) {
+    return each.kind == *request.waits_for;
+  });
+  if (same != waited.end()) {
+    same->time += time;
+  } else {
+    waited.push_back({*request.waits_for, time, ""});
+  }
+}
+
+void RequestQueue::CountWait(const Instant& now, JobId id, const std::vector<Blocker>& blockers) {
+  Request& request = requests_.at(id);
+  // Never looked at since it came: it has waited for this all the time.
+  if (!request.waits_for && !blockers.empty()) request.waits_for = blockers.front().kind;
+  AddWaited(now, request);
+  if (blockers.empty()) return;
+  request.waits_for = blockers.front().kind;
+  for (Waited& each : request.record.waited) {
+    if (each.kind == blockers.front().kind) each.text = blockers.front().text;
+  }
 }
 
 std::optional<absl::Duration> RequestQueue::NextChange(const Instant& now) const {
@@ -245,7 +313,15 @@ std::vector<Blocker> RequestQueue::OwnBlockersOf(const Instant& now, JobId id) c
   const Request& request = requests_.at(id);
   std::vector<Blocker> blockers;
   if (request.record.held) {
-    blockers.push_back({BlockerKind::kHeld, 1, 0, "held until it is released"});
+    blockers.push_back(
+        {BlockerKind::kHeld, 1, 0,
+         request.record.reason_text.empty()
+             ? "held until it is released"
+             : absl::StrCat("held until it is released: ", request.record.reason_text)});
+  }
+  if (IsHeldWithAll(request)) {
+    blockers.push_back({BlockerKind::kQueueHeld, 1, 0,
+                        absl::StrCat("the queue is held until it is released: ", *held_)});
   }
   if (!request.parents.empty()) {
     const std::string names =

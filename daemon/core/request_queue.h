@@ -50,8 +50,14 @@ class RequestQueue {
     // or a busy program holds it.
     std::optional<absl::Duration> give_up;
     std::set<JobId> parents;  // of record.after, those that have not ended
-    bool due = true;          // its begin time was reached
-    std::optional<int> lane;  // while nothing of its own but the lane's holds it
+    bool due = false;         // its begin time was reached, whatever the clock says since
+    // What was left of its start timeout when it was held, or the queue was.
+    std::optional<absl::Duration> give_up_in;
+    // What it waits for since it was last looked at (Instant::continuous); absent before that.
+    std::optional<BlockerKind> waits_for;
+    absl::Duration waits_since;
+    absl::Duration waited_saved;  // Instant::continuous, when its row was last written
+    std::optional<int> lane;      // while nothing of its own but the lane's holds it
   };
 
   // `group_limits` as in Config.
@@ -64,8 +70,12 @@ class RequestQueue {
   bool empty() const { return requests_.empty(); }
   int size() const { return static_cast<int>(requests_.size()); }
 
-  // What opens and closes the way.
+  // What opens and closes the way. The start timeout of what is held stands still.
   void Hold(JobId id, bool held);
+  // All jobs at once, also those to come.
+  void HoldAll(const Instant& now, std::string why);
+  void ReleaseAll(const Instant& now);
+  const std::optional<std::string>& held() const { return held_; }  // why
   void Occupy(const std::string& group, int change);  // a client of it started (1) or ended (-1)
   void Observe(absl::Duration now, const std::vector<BusyReading>& readings);
   void AdvanceTo(const Instant& now);  // begin times and quiet times that have come
@@ -76,6 +86,14 @@ class RequestQueue {
   // The next moment at which AdvanceTo() would change something, as Instant::awake.
   std::optional<absl::Duration> NextChange(const Instant& now) const;
   std::vector<std::string> BusyPatterns() const { return busy_.Patterns(); }
+
+  // Puts the time since the last look down to what it waited for then; from now on it waits for the
+  // first of `blockers`.
+  void CountWait(const Instant& now, JobId id, const std::vector<Blocker>& blockers);
+  bool WasSavedSince(JobId id, absl::Duration then) const {  // Instant::continuous
+    return requests_.at(id).waited_saved > then;
+  }
+  void MarkSaved(JobId id, absl::Duration now) { requests_.at(id).waited_saved = now; }
 
   // Everything of its own that keeps it from being a candidate.
   std::vector<Blocker> OwnBlockersOf(const Instant& now, JobId id) const;
@@ -140,7 +158,14 @@ class RequestQueue {
   std::optional<Blocker> Busy(const Instant& now, const Policy& policy) const;
   std::optional<Blocker> Full(const std::string& group) const;
 
+  bool IsHeldWithAll(const Request& request) const {
+    return held_ && request.record.kind == JobKind::kJob;
+  }
+  void StopClock(Request& request);
+  static void AddWaited(const Instant& now, Request& request);
+
   std::map<std::string, int> group_limits_;
+  std::optional<std::string> held_;
   std::map<JobId, Request> requests_;
   std::set<Rank> ranks_;
   std::set<std::pair<absl::Duration, JobId>> give_ups_;

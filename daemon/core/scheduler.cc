@@ -20,6 +20,8 @@ constexpr Bytes kRecoverFrom = GiB(1);
 // A charge that has moved by this share of its budget is written down, so that a crash of the
 // daemon is no way out of a budget.
 constexpr double kSaveCharge = 1.0 / 16;
+// What a request waited for is written down this often, for the next daemon.
+constexpr absl::Duration kSaveWait = absl::Minutes(5);
 
 JobState StateFor(Reason reason) {
   switch (reason) {
@@ -140,6 +142,7 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.requeue = event.requeue;
   record.retry_of = event.retry_of;
   record.may_signal = event.may_signal;
+  record.notify = event.notify;
   record.after = event.after;
   record.begin_time = event.begin_time;
   record.held = event.held;
@@ -178,6 +181,12 @@ void Scheduler::AddPending(const Instant& now, JobRecord record,
   const JobId id = record.id;
   request.record = std::move(record);
   queue_.Add(now, std::move(request));
+  // The others are looked at with each sample, or by and by.
+  if (const auto own = queue_.OwnBlockersOf(now, id); !own.empty()) {
+    queue_.CountWait(now, id, own);
+  } else if (queue_.size() > kLookAhead) {
+    queue_.CountWait(now, id, {{BlockerKind::kOrder, 0, 0, ""}});
+  }
   if (!never) return;
   EndPending(now, id, JobState::kCancelled, Reason::kDependencyNever, *std::move(never), effects);
 }
@@ -200,6 +209,10 @@ void Scheduler::On(const Instant& now, const Restored& event, Effects& effects) 
 
 void Scheduler::On(const Instant&, const ProfileRestored& event, Effects&) {
   profiles_.Add(event.profile, event.run);
+}
+
+void Scheduler::On(const Instant& now, const QueueHeldRestored& event, Effects&) {
+  queue_.HoldAll(now, event.text);
 }
 
 // From here on it runs, and what it takes is measured against the machine as it is now.
@@ -290,6 +303,7 @@ void Scheduler::On(const Instant& now, const SampleTaken& event, Effects& effect
   }
   SaveCharges(effects);
   interval_ = SampleInterval(0);
+  CountWaits(now, effects);
 }
 
 // Takes in what the machine says, without what cannot be true.
@@ -366,6 +380,23 @@ void Scheduler::SaveCharges(Effects& effects) {
   }
 }
 
+// What a request waits for, when that has changed or time has passed.
+void Scheduler::CountWait(const Instant& now, JobId id) {
+  if (IsPending(id)) queue_.CountWait(now, id, BlockersOf(now, id));
+}
+
+// Of those near the head of the queue; the others wait for these.
+void Scheduler::CountWaits(const Instant& now, Effects& effects) {
+  int looked = 0;
+  for (const Rank& rank : queue_.ranks()) {
+    if (++looked > kLookAhead) return;
+    CountWait(now, rank.id);
+    if (queue_.WasSavedSince(rank.id, now.continuous - kSaveWait)) continue;
+    queue_.MarkSaved(rank.id, now.continuous);
+    effects.emplace_back(Save{queue_.Find(rank.id)->record});
+  }
+}
+
 void Scheduler::LearnPeaks(Client& client) const {
   JobRecord& record = client.record;
   if (const auto footprint = client.usage.footprint; footprint && *footprint >= Bytes(0)) {
@@ -424,10 +455,43 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
 void Scheduler::On(const Instant& now, const NodeFailed& event, Effects& effects) {
   if (Active(event.id) == nullptr) return;
   JobRecord record = RemoveClient(now, event.id, effects).record;
+  if (record.kind == JobKind::kJob && !queue_.held()) {
+    HoldQueue(now,
+              absl::StrCat("the machine went down while job ", Value(record.id), " (", record.name,
+                           ") ran"),
+              effects);
+  }
+  if (record.requeue && record.state != JobState::kStopping) {
+    return Requeue(now, std::move(record), effects);
+  }
   record.state = JobState::kNodeFail;
   record.reason = Reason::kLost;
-  record.reason_text = "the machine was restarted while it ran";
+  record.reason_text = "the machine went down while it ran";
   Finish(now, std::move(record), effects);
+}
+
+// Back into the queue as if it had never run, held.
+void Scheduler::Requeue(const Instant& now, JobRecord record, Effects& effects) {
+  JobRecord again;
+  again.id = record.id;
+  again.kind = record.kind;
+  again.name = std::move(record.name);
+  again.command = std::move(record.command);
+  again.working_directory = std::move(record.working_directory);
+  again.policy = std::move(record.policy);
+  again.group = std::move(record.group);
+  again.profile = std::move(record.profile);
+  again.request_id = std::move(record.request_id);
+  again.requeue = true;
+  again.retry_of = record.retry_of;
+  again.notify = record.notify;
+  again.submit_time = record.submit_time;
+  again.waited = std::move(record.waited);
+  again.held = true;
+  again.reason_text = "the machine went down while it ran";
+  Tell(effects, {"requeued", again.id, again.reason_text});
+  effects.emplace_back(Save{again});
+  AddPending(now, std::move(again), std::nullopt, {}, effects);
 }
 
 void Scheduler::On(const Instant& now, const NotSaved& event, Effects& effects) {
@@ -446,18 +510,21 @@ void Scheduler::On(const Instant& now, const CancelAsked& event, Effects& effect
   StopClient(now, *client, Reason::kCancelled, "cancelled while it ran", effects);
 }
 
-void Scheduler::On(const Instant&, const HoldAsked& event, Effects& effects) {
+void Scheduler::On(const Instant& now, const HoldAsked& event, Effects& effects) {
   const RequestQueue::Request* request = queue_.Find(event.id);
   if (request == nullptr || request->record.held) return;
   queue_.Hold(event.id, true);
+  CountWait(now, event.id);
   effects.emplace_back(Save{request->record});
   Tell(effects, {"held", event.id, request->record.name});
 }
 
-void Scheduler::On(const Instant&, const ReleaseAsked& event, Effects& effects) {
+void Scheduler::On(const Instant& now, const ReleaseAsked& event, Effects& effects) {
   const RequestQueue::Request* request = queue_.Find(event.id);
   if (request == nullptr || !request->record.held) return;
   queue_.Hold(event.id, false);
+  queue_.RecordOf(event.id).reason_text.clear();
+  CountWait(now, event.id);
   effects.emplace_back(Save{request->record});
   Tell(effects, {"released", event.id, request->record.name});
 }
@@ -467,6 +534,84 @@ void Scheduler::On(const Instant&, const DrainAsked& event, Effects& effects) {
   draining_ = event.drain;
   Tell(effects, {"draining", std::nullopt, draining_ ? "nothing more is started" : "starts go on"});
   room_.reset();
+}
+
+void Scheduler::HoldQueue(const Instant& now, std::string text, Effects& effects) {
+  effects.emplace_back(QueueHeld{text});
+  Tell(effects, {"queue_held", std::nullopt, text});
+  queue_.HoldAll(now, std::move(text));
+}
+
+void Scheduler::On(const Instant& now, const HoldQueueAsked& event, Effects& effects) {
+  if (!queue_.held()) HoldQueue(now, event.text, effects);
+}
+
+void Scheduler::On(const Instant& now, const ReleaseQueueAsked&, Effects& effects) {
+  if (!queue_.held()) return;
+  queue_.ReleaseAll(now);
+  effects.emplace_back(QueueHeld{std::nullopt});
+  Tell(effects, {"queue_released", std::nullopt, "what waits may start again"});
+}
+
+absl::Status Scheduler::CheckUpdate(const JobRecord& record, const Policy& policy) const {
+  if (absl::Status status = Validate(policy); !status.ok()) return status;
+  if (record.state == JobState::kPending) {
+    return CheckCanEverFit(DemandOf(policy), config_, host_);
+  }
+  const Policy& before = record.policy;
+  const auto only_waiting = [&](const char* field, bool changed) {
+    if (!changed) return absl::OkStatus();
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          field, ": job ", Value(record.id), " is ", Name(record.state),
+                          "; only a job that waits can change it")),
+                      kWrongState, field);
+  };
+  for (const absl::Status& status :
+       {only_waiting("policy.memory_bytes",
+                     policy.memory != before.memory || policy.memory_auto != before.memory_auto),
+        only_waiting("policy.wait_free_percent", policy.wait_free != before.wait_free),
+        only_waiting("policy.start_timeout_ns", policy.start_timeout != before.start_timeout),
+        only_waiting("policy.busy_patterns", policy.busy != before.busy),
+        only_waiting("policy.quiet_for_ns", policy.quiet_for != before.quiet_for),
+        only_waiting("policy.charge_mode", policy.charge_mode != before.charge_mode)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void Scheduler::On(const Instant& now, const UpdateAsked& event, Effects& effects) {
+  if (IsPending(event.id)) {
+    RequestQueue::Request request = queue_.Take(event.id);
+    if (request.record.policy.start_timeout != event.policy.start_timeout) {
+      request.give_up.reset();
+      request.give_up_in.reset();
+    }
+    request.record.policy = event.policy;
+    queue_.Add(now, std::move(request));
+    CountWait(now, event.id);
+    effects.emplace_back(Save{queue_.Find(event.id)->record});
+  } else if (Client* const client = Active(event.id)) {
+    if (client->record.policy.swap_budget != event.policy.swap_budget) {
+      client->warned = false;
+      client->over_budget_told = false;
+    }
+    client->would_stop = false;
+    client->record.policy = event.policy;
+    effects.emplace_back(Save{client->record});
+    room_.reset();
+  } else {
+    return;
+  }
+  const Policy& policy = event.policy;
+  Tell(effects, {"updated", event.id,
+                 absl::StrCat("priority ", policy.priority, ", memory ",
+                              policy.memory ? FormatBytes(*policy.memory) : "not declared",
+                              ", swap budget ", FormatBytes(policy.swap_budget))});
+}
+
+void Scheduler::On(const Instant&, const ForgetProfileAsked& event, Effects& effects) {
+  profiles_.Forget(event.profile);
+  effects.emplace_back(Forgotten{event.profile});
 }
 
 void Scheduler::On(const Instant&, const Tick&, Effects&) {}
@@ -539,6 +684,7 @@ Scheduler::Client Scheduler::RemoveClient(const Instant&, JobId id, Effects& eff
 
 void Scheduler::EndPending(const Instant& now, JobId id, JobState state, Reason reason,
                            std::string text, Effects& effects) {
+  queue_.CountWait(now, id, {});
   JobRecord record = queue_.Take(id).record;
   record.state = state;
   record.reason = reason;
@@ -558,6 +704,7 @@ void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) {
   const JobId id = record.id;
   if (record.state == JobState::kCompleted) {
     for (const JobId child : queue_.ParentCompleted(id)) {
+      CountWait(now, child);
       effects.emplace_back(Save{queue_.Find(child)->record});
     }
   } else {

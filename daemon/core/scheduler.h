@@ -87,11 +87,16 @@ class Scheduler {
   std::vector<std::int64_t> QueuePositions(const std::vector<JobId>& ids) const;
   std::vector<ClientStatus> Clients() const;  // ascending by id
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
+  const RequestQueue& queue() const { return queue_; }
   std::optional<JobId> FirstPending() const;
   int pending() const { return queue_.size(); }
   int active() const { return static_cast<int>(clients_.size()); }
   Bytes Reserved() const;
   bool draining() const { return draining_; }
+  // Why the whole queue is held; absent when it is not.
+  const std::optional<std::string>& queue_held() const { return queue_.held(); }
+  // Whether a client may get these terms; InvalidArgument and FailedPrecondition name the field.
+  absl::Status CheckUpdate(const JobRecord& record, const Policy& policy) const;
   const HostSample& host() const { return host_; }
   const ChargeLedger& ledger() const { return ledger_; }
   const Profiles& profiles() const { return profiles_; }
@@ -138,6 +143,7 @@ class Scheduler {
   void On(const Instant& now, const Submit& event, Effects& effects);
   void On(const Instant& now, const Restored& event, Effects& effects);
   void On(const Instant& now, const ProfileRestored& event, Effects& effects);
+  void On(const Instant& now, const QueueHeldRestored& event, Effects& effects);
   void On(const Instant& now, const SampleTaken& event, Effects& effects);
   void On(const Instant& now, const Started& event, Effects& effects);
   void On(const Instant& now, const StartFailed& event, Effects& effects);
@@ -152,6 +158,10 @@ class Scheduler {
   void On(const Instant& now, const SuspendAsked& event, Effects& effects);
   void On(const Instant& now, const ResumeAsked& event, Effects& effects);
   void On(const Instant& now, const DrainAsked& event, Effects& effects);
+  void On(const Instant& now, const HoldQueueAsked& event, Effects& effects);
+  void On(const Instant& now, const ReleaseQueueAsked& event, Effects& effects);
+  void On(const Instant& now, const UpdateAsked& event, Effects& effects);
+  void On(const Instant& now, const ForgetProfileAsked& event, Effects& effects);
   void On(const Instant& now, const Acquire& event, Effects& effects);
   void On(const Instant& now, const LeaseReleased& event, Effects& effects);
   void On(const Instant& now, const Tick& event, Effects& effects);
@@ -169,6 +179,8 @@ class Scheduler {
   void TakeReadings(const Instant& now, const Sample& sample, Effects& effects);
   void NoticeCompany(Effects& effects);
   void SaveCharges(Effects& effects);
+  void CountWait(const Instant& now, JobId id);
+  void CountWaits(const Instant& now, Effects& effects);
   void LearnPeaks(Client& client) const;
 
   // Admission (scheduler_admission.cc).
@@ -216,6 +228,8 @@ class Scheduler {
                   Effects& effects);
   void Finish(const Instant& now, JobRecord record, Effects& effects);
   void CancelChildren(const Instant& now, Effects& effects);
+  void Requeue(const Instant& now, JobRecord record, Effects& effects);
+  void HoldQueue(const Instant& now, std::string text, Effects& effects);
 
   Config config_;
   JobId next_id_;

@@ -130,6 +130,7 @@ void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<Job
 }
 
 void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
+  queue_.CountWait(now, id, {});
   JobRecord record = queue_.Take(id).record;
   record.policy.memory = DeclaredBy(record);
   MarkStarted(now, record);

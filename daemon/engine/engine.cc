@@ -72,6 +72,9 @@ int NumberOf(core::Signal::Kind kind) {
   return SIGTERM;
 }
 
+// The setting under which the store keeps why the queue is held.
+constexpr char kQueueHeld[] = "queue_held";
+
 // "submitted" and "refused" come by the thousand and say nothing that the rows do not.
 bool IsKept(const core::Note& note) { return note.kind != "submitted" && note.kind != "refused"; }
 
@@ -111,6 +114,17 @@ class Engine::Impl {
   void Control(JobId id, Request request, OnJob done);
   void Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after, OnJob done);
   void Delete(JobId id, OnJob done);
+  void ListQueue(store::ListQuery query, QueuePlace after, OnPage done);
+  void GetSome(const std::vector<JobId>& ids,
+               absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done);
+  void Update(JobId id, const Change& change, OnJob done);
+  void HoldQueue(std::string why, OnDone done);
+  void ReleaseQueue(OnDone done);
+  void ListProfiles(const std::string& name,
+                    absl::AnyInvocable<void(absl::StatusOr<std::vector<ProfileView>>)> done);
+  void DeleteProfile(const std::string& name, OnDone done);
+  void WatchAll(WatchToken token, OnChanges on_changes);
+  void UnwatchAll(WatchToken token) { watch_all_.erase(token); }
   void WithdrawGuard(JobId id);
   void ReportExit(JobId id, core::Outcome outcome, OnJob done);
   void Watch(WatchToken token, JobId id, OnChange on_change);
@@ -149,6 +163,11 @@ class Engine::Impl {
   bool AnsweredBefore(const std::string& request_id, OnJob& done);
   absl::Status CheckState(const core::JobRecord& record, Request request) const;
   void AnswerWhenSaved(JobId id, OnJob done);
+  void AnswerWhenSaved(OnDone done);
+  void AfterEnd(const core::JobRecord& record);
+  JobPage PageInQueueOrder(const store::ListQuery& query, QueuePlace after);
+  absl::Status AddEnded(const store::ListQuery& query, QueuePlace after, JobPage& page);
+  void AddPositions(JobPage& page) const;
   void EndedOrNotFound(JobId id, OnJob done);
   void ForgetOld(const Instant& now);
 
@@ -182,7 +201,7 @@ class Engine::Impl {
   void Enqueue(const core::Submit& event, std::optional<core::JobSpec> spec, OnJob done);
   const core::JobRecord* InMemory(JobId id) const;
   absl::StatusOr<JobView> View(JobId id);
-  JobView ViewOf(core::JobRecord record);
+  JobView ViewOf(core::JobRecord record, bool position = true);
   void Note(const core::Note& note);
 
   Options options_;
@@ -195,6 +214,7 @@ class Engine::Impl {
   std::optional<core::Scheduler> core_;
   ProcessTree tree_;
   Watchers watchers_;
+  std::map<WatchToken, OnChanges> watch_all_;
   std::map<JobId, Guarded> guarded_;
   std::map<JobId, int> starts_;  // after the first, of jobs whose shim ran nothing
   std::uint64_t next_submit_token_ = 1;
@@ -233,6 +253,9 @@ absl::Status Engine::Impl::Restore() {
   core_.emplace(options_.config, *next_id);
   next_sample_ = Now().awake;
   last_busy_ = Now().awake;
+  const absl::StatusOr<std::string> held = parts_.store->Setting(kQueueHeld);
+  if (!held.ok()) return held.status();
+  if (!held->empty()) Feed(core::QueueHeldRestored{*held});
   const absl::StatusOr<std::vector<store::ProfileRow>> profiles = parts_.store->Profiles();
   if (!profiles.ok()) return profiles.status();
   for (const store::ProfileRow& row : *profiles) Feed(core::ProfileRestored{row.profile, row.run});
@@ -305,6 +328,14 @@ void Engine::Impl::Take(core::Effect effect) {
     batch_.learned.push_back({learned->profile, learned->run});
     return;
   }
+  if (const auto* forgotten = std::get_if<core::Forgotten>(&effect)) {
+    batch_.forgotten.push_back(forgotten->profile);
+    return;
+  }
+  if (const auto* held = std::get_if<core::QueueHeld>(&effect)) {
+    batch_.settings[kQueueHeld] = held->text.value_or("");
+    return;
+  }
   if (const auto* note = std::get_if<core::Note>(&effect)) {
     Note(*note);
     if (IsKept(*note)) batch_.events.push_back({Now().wall, note->job, note->kind, note->text});
@@ -357,6 +388,8 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     return status;
   }
   batch_.learned = failed.learned;
+  batch_.forgotten = failed.forgotten;
+  batch_.settings = failed.settings;
   if (store_error_ != status.message()) {
     store_error_ = std::string(status.message());
     Note({"store_failed", std::nullopt, store_error_});
@@ -365,7 +398,8 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
 }
 
 // The batch is not on disk. New requests were never accepted; stops are carried out all the same,
-// since a full disk must not keep swap growing; starts wait until their rows are written.
+// since a full disk must not keep swap growing; starts and what follows an end wait until their
+// rows are written.
 void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const absl::Status& status) {
   std::set<JobId> refused;
   for (core::Effect& effect : effects) {
@@ -379,6 +413,9 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
       CarryOut(effect);
     } else if (const auto* start = std::get_if<core::Start>(&effect);
                start != nullptr && refused.count(start->id) == 0) {
+      held_back_.push_back(effect);
+    } else if (const auto* save = std::get_if<core::Save>(&effect);
+               save != nullptr && core::IsEnd(save->record.state)) {
       held_back_.push_back(effect);
     }
   }
@@ -402,20 +439,30 @@ void Engine::Impl::CarryOut(core::Effect& effect) {
   } else if (auto* signal = std::get_if<core::Signal>(&effect)) {
     SignalTree(*signal);
   } else if (auto* save = std::get_if<core::Save>(&effect)) {
-    if (!core::IsEnd(save->record.state)) return;
-    tree_.Remove(save->record.id);
-    guarded_.erase(save->record.id);
-    starts_.erase(save->record.id);
-    if (save->record.kind == core::JobKind::kJob) {
-      (void)parts_.jobs->DropSpec(save->record.id);  // only tidies; a job that never ran has none
-    }
-    SampleSoon();
+    if (core::IsEnd(save->record.state)) AfterEnd(save->record);
   }
+}
+
+// What follows an end that is on disk.
+void Engine::Impl::AfterEnd(const core::JobRecord& record) {
+  tree_.Remove(record.id);
+  guarded_.erase(record.id);
+  starts_.erase(record.id);
+  if (record.kind == core::JobKind::kJob) {
+    (void)parts_.jobs->DropSpec(record.id);  // only tidies; a job that never ran has none
+  }
+  if (options_.on_end) options_.on_end(record);
+  SampleSoon();
 }
 
 void Engine::Impl::TellWatchers(const std::set<JobId>& changed) {
   for (const JobId id : changed) {
     if (watchers_.Watches(id)) watchers_.Tell(id, View(id), Now().awake);
+  }
+  if (!changed.empty()) {
+    for (const auto& [token, on_changes] : watch_all_) {
+      on_changes(std::vector<JobId>(changed.begin(), changed.end()));
+    }
   }
   if (!sampled_) return;
   for (const JobId id : watchers_.Ids()) {
@@ -432,6 +479,7 @@ void Engine::Impl::AnswerTurnedAway() {
   }
   after_commit_.clear();
   watchers_.EndAll(ShuttingDown());
+  for (const auto& [token, on_changes] : std::exchange(watch_all_, {})) on_changes(ShuttingDown());
 }
 
 void Engine::Impl::LeaveIfIdle(const Instant& now) {
@@ -605,6 +653,11 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
   if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
   if (!core::IsActive(record.state)) return;
   if (!record.boot_id.empty() && record.boot_id != parts_.host->BootId()) {
+    // How it ended may have been written down before the machine went down.
+    const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(record.id);
+    if (!guard && found.ok() && found->state == jobs::Found::State::kEnded) {
+      return Feed(core::Exited{record.id, found->outcome, 0});
+    }
     return Feed(core::NodeFailed{record.id});
   }
   if (guard) {
@@ -735,12 +788,12 @@ absl::StatusOr<JobView> Engine::Impl::View(JobId id) {
   return ViewOf(*std::move(row));
 }
 
-JobView Engine::Impl::ViewOf(core::JobRecord record) {
+JobView Engine::Impl::ViewOf(core::JobRecord record, bool position) {
   JobView view;
   view.usage = core_->UsageOf(record.id);
   if (core_->IsPending(record.id)) {
     view.blockers = core_->BlockersOf(Now(), record.id);
-    view.queue_position = core_->QueuePositions({record.id}).front();
+    if (position) view.queue_position = core_->QueuePositions({record.id}).front();
   }
   view.record = std::move(record);
   return view;
@@ -790,6 +843,7 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   SetTerms(std::move(request.terms), event);
   event.request_id = request.request_id;
   event.requeue = request.requeue;
+  event.notify = request.notify;
   Enqueue(event, std::move(request.spec), std::move(done));
 }
 
@@ -839,24 +893,101 @@ void Engine::Impl::List(store::ListQuery query, OnPage done) {
         const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(query);
         if (!rows.ok()) return done(rows.status());
         JobPage page;
-        std::vector<JobId> ids;
         for (const core::JobRecord& row : *rows) {
           if (static_cast<int>(page.jobs.size()) == limit) {
             page.next = page.jobs.back().record.id;
             break;
           }
-          ids.push_back(row.id);
           const core::JobRecord* newer = InMemory(row.id);
-          JobView view;
-          view.record = newer != nullptr ? *newer : row;
-          view.usage = core_->UsageOf(row.id);
-          if (core_->IsPending(row.id)) view.blockers = core_->BlockersOf(Now(), row.id);
-          page.jobs.push_back(std::move(view));
+          page.jobs.push_back(ViewOf(newer != nullptr ? *newer : row, /*position=*/false));
         }
-        const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
-        for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
+        AddPositions(page);
+        page.queue_held = core_->queue_held();
         done(std::move(page));
       });
+}
+
+void Engine::Impl::AddPositions(JobPage& page) const {
+  std::vector<JobId> ids;
+  for (const JobView& job : page.jobs) ids.push_back(job.record.id);
+  const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
+  for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
+}
+
+void Engine::Impl::ListQueue(store::ListQuery query, QueuePlace after, OnPage done) {
+  after_commit_.push_back(
+      [this, query = std::move(query), after, done = std::move(done)](const absl::Status&) mutable {
+        JobPage page = PageInQueueOrder(query, after);
+        if (absl::Status status = AddEnded(query, after, page); !status.ok()) return done(status);
+        AddPositions(page);
+        page.queue_held = core_->queue_held();
+        done(std::move(page));
+      });
+}
+
+// What waits and what runs: all of it is in memory.
+JobPage Engine::Impl::PageInQueueOrder(const store::ListQuery& query, QueuePlace after) {
+  using Part = QueuePlace::Part;
+  JobPage page;
+  const auto full = [&] { return static_cast<int>(page.jobs.size()) == query.limit; };
+  const auto add = [&](const core::JobRecord& record, Part part) {
+    if (!store::Matches(query, record)) return;
+    page.jobs.push_back(ViewOf(record, /*position=*/false));
+    page.next_place = {part, record.policy.priority, record.id};
+  };
+  if (after.part == Part::kPending) {
+    const core::RequestQueue& queue = core_->queue();
+    const core::Rank last{after.priority, after.id};
+    const bool first = after.id == JobId{};
+    for (auto rank = first ? queue.ranks().begin() : queue.ranks().upper_bound(last);
+         rank != queue.ranks().end() && !full(); ++rank) {
+      add(queue.Find(rank->id)->record, Part::kPending);
+    }
+  }
+  for (const core::ClientStatus& client : core_->Clients()) {
+    if (full() || after.part == Part::kEnded) break;
+    if (after.part == Part::kActive && client.record->id <= after.id) continue;
+    add(*client.record, Part::kActive);
+  }
+  return page;
+}
+
+// Then what has ended, newest first.
+absl::Status Engine::Impl::AddEnded(const store::ListQuery& query, QueuePlace after,
+                                    JobPage& page) {
+  const int room = query.limit - static_cast<int>(page.jobs.size());
+  if (room == 0) return absl::OkStatus();
+  page.next_place.reset();  // unless there is more
+  store::ListQuery ended = query;
+  ended.limit = room + 1;
+  ended.before.reset();
+  if (after.part == QueuePlace::Part::kEnded) ended.before = after.id;
+  ended.states = store::EndStates(query.states);
+  if (ended.states.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(ended);
+  if (!rows.ok()) return rows.status();
+  for (const core::JobRecord& row : *rows) {
+    if (static_cast<int>(page.jobs.size()) == query.limit) {
+      page.next_place = {QueuePlace::Part::kEnded, 0, page.jobs.back().record.id};
+      break;
+    }
+    page.jobs.push_back(ViewOf(row, /*position=*/false));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Impl::GetSome(const std::vector<JobId>& ids,
+                           absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done) {
+  after_commit_.push_back([this, ids, done = std::move(done)](const absl::Status&) mutable {
+    std::vector<JobView> views;
+    for (const JobId id : ids) {
+      absl::StatusOr<JobView> view = View(id);
+      if (absl::IsNotFound(view.status())) continue;
+      if (!view.ok()) return done(view.status());
+      views.push_back(*std::move(view));
+    }
+    done(std::move(views));
+  });
 }
 
 // With the job as it stands once what was decided about it is on disk.
@@ -864,6 +995,11 @@ void Engine::Impl::AnswerWhenSaved(JobId id, OnJob done) {
   after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
     status.ok() ? done(View(id)) : done(status);
   });
+}
+
+void Engine::Impl::AnswerWhenSaved(OnDone done) {
+  after_commit_.push_back(
+      [done = std::move(done)](const absl::Status& status) mutable { done(status); });
 }
 
 // For what needs a job that has not ended.
@@ -949,6 +1085,46 @@ void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobI
   Enqueue(event, *std::move(spec), std::move(done));
 }
 
+void Engine::Impl::Update(JobId id, const Change& change, OnJob done) {
+  const core::JobRecord* record = core_->Find(id);
+  if (record == nullptr) return EndedOrNotFound(id, std::move(done));
+  const absl::StatusOr<core::Policy> policy = change(record->policy);
+  if (!policy.ok()) return done(policy.status());
+  if (absl::Status status = core_->CheckUpdate(*record, *policy); !status.ok()) return done(status);
+  if (*policy != record->policy) Feed(core::UpdateAsked{id, *policy});
+  AnswerWhenSaved(id, std::move(done));
+}
+
+void Engine::Impl::HoldQueue(std::string why, OnDone done) {
+  Feed(core::HoldQueueAsked{why.empty() ? "by a user" : std::move(why)});
+  AnswerWhenSaved(std::move(done));
+}
+
+void Engine::Impl::ReleaseQueue(OnDone done) {
+  Feed(core::ReleaseQueueAsked{});
+  AnswerWhenSaved(std::move(done));
+}
+
+void Engine::Impl::ListProfiles(
+    const std::string& name,
+    absl::AnyInvocable<void(absl::StatusOr<std::vector<ProfileView>>)> done) {
+  std::vector<ProfileView> profiles;
+  for (const auto& [profile, runs] : core_->profiles().all()) {
+    if (!name.empty() && profile != name) continue;
+    profiles.push_back({profile, core_->profiles().Estimate(profile), {runs.begin(), runs.end()}});
+  }
+  done(std::move(profiles));
+}
+
+void Engine::Impl::DeleteProfile(const std::string& name, OnDone done) {
+  if (core_->profiles().all().count(name) == 0) {
+    return done(WithReason(absl::NotFoundError(absl::StrCat("there is no profile ", name)),
+                           kProfileNotFound));
+  }
+  Feed(core::ForgetProfileAsked{name});
+  AnswerWhenSaved(std::move(done));
+}
+
 void Engine::Impl::Delete(JobId id, OnJob done) {
   absl::StatusOr<JobView> view = View(id);
   if (!view.ok()) return done(view.status());
@@ -956,6 +1132,7 @@ void Engine::Impl::Delete(JobId id, OnJob done) {
     return done(WrongState(view->record, "only a job that has ended can be deleted; cancel it"));
   }
   batch_.deleted.push_back(id);
+  changed_.insert(id);
   after_commit_.push_back([this, id, view = *std::move(view),
                            done = std::move(done)](const absl::Status& status) mutable {
     if (status.ok()) (void)parts_.jobs->Remove(id);  // its row is gone: nothing looks for it again
@@ -992,6 +1169,14 @@ void Engine::Impl::ReportExit(JobId id, core::Outcome outcome, OnJob done) {
   }
   GuardEnded(id, outcome);
   AnswerWhenSaved(id, std::move(done));
+}
+
+void Engine::Impl::WatchAll(WatchToken token, OnChanges on_changes) {
+  std::vector<JobId> living;
+  for (const core::Rank& rank : core_->queue().ranks()) living.push_back(rank.id);
+  for (const core::ClientStatus& client : core_->Clients()) living.push_back(client.record->id);
+  on_changes(std::move(living));
+  watch_all_[token] = std::move(on_changes);
 }
 
 void Engine::Impl::Watch(WatchToken token, JobId id, OnChange on_change) {
@@ -1044,6 +1229,50 @@ void Engine::Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core
              });
 }
 
+void Engine::ListQueue(store::ListQuery query, QueuePlace after, OnPage done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), query = std::move(query), after](OnPage answer) mutable {
+               impl->ListQueue(std::move(query), after, std::move(answer));
+             });
+}
+
+void Engine::GetSome(std::vector<core::JobId> ids,
+                     absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), ids = std::move(ids)](auto answer) {
+    impl->GetSome(ids, std::move(answer));
+  });
+}
+
+void Engine::Update(core::JobId id, Change change, OnJob done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), id, change = std::move(change)](OnJob answer) {
+    impl->Update(id, change, std::move(answer));
+  });
+}
+
+void Engine::HoldQueue(std::string why, OnDone done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), why = std::move(why)](OnDone answer) mutable {
+    impl->HoldQueue(std::move(why), std::move(answer));
+  });
+}
+
+void Engine::ReleaseQueue(OnDone done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get()](OnDone answer) { impl->ReleaseQueue(std::move(answer)); });
+}
+
+void Engine::ListProfiles(std::string name,
+                          absl::AnyInvocable<void(absl::StatusOr<std::vector<ProfileView>>)> done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), name = std::move(name)](auto answer) {
+    impl->ListProfiles(name, std::move(answer));
+  });
+}
+
+void Engine::DeleteProfile(std::string name, OnDone done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), name = std::move(name)](OnDone answer) {
+    impl->DeleteProfile(name, std::move(answer));
+  });
+}
+
 void Engine::Delete(core::JobId id, OnJob done) {
   impl_->Ask(std::move(done),
              [impl = impl_.get(), id](OnJob answer) { impl->Delete(id, std::move(answer)); });
@@ -1077,6 +1306,16 @@ void Engine::Watch(WatchToken token, core::JobId id, OnChange on_change) {
 
 void Engine::Unwatch(WatchToken token) {
   impl_->Tell([impl = impl_.get(), token] { impl->Unwatch(token); });
+}
+
+void Engine::WatchAll(WatchToken token, OnChanges on_changes) {
+  impl_->Ask(std::move(on_changes), [impl = impl_.get(), token](OnChanges answer) {
+    impl->WatchAll(token, std::move(answer));
+  });
+}
+
+void Engine::UnwatchAll(WatchToken token) {
+  impl_->Tell([impl = impl_.get(), token] { impl->UnwatchAll(token); });
 }
 
 void Engine::ProcessExited(const core::ProcessIdentity& identity) {

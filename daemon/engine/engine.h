@@ -37,9 +37,26 @@ struct JobView {
   std::string folder;                   // only from Get(); empty for a guarded command
 };
 
+// Where the next page begins of a list in the order of the queue: after this job, in this part.
+struct QueuePlace {
+  enum class Part { kPending, kActive, kEnded };
+  Part part = Part::kPending;
+  int priority = 0;  // of a pending one
+  core::JobId id{};
+};
+
 struct JobPage {
   std::vector<JobView> jobs;
-  std::optional<core::JobId> next;  // pass as ListQuery::before for the next page
+  std::optional<core::JobId> next;        // pass as ListQuery::before for the next page
+  std::optional<QueuePlace> next_place;   // or, in queue order, to ListQueue()
+  std::optional<std::string> queue_held;  // why the whole queue is held
+};
+
+// What is remembered of the runs under one name.
+struct ProfileView {
+  std::string name;
+  std::optional<Bytes> estimate;
+  std::vector<core::RunPeaks> runs;  // oldest first
 };
 
 // What a request waits for besides room, and what it belongs to.
@@ -59,6 +76,7 @@ struct SubmitRequest {
   core::JobSpec spec;
   std::string request_id;  // of a submit that may be repeated; empty is none
   bool requeue = false;
+  bool notify = false;
 };
 
 struct GuardRequest {
@@ -79,16 +97,19 @@ class Engine {
   };
   struct Options {
     core::Config config;
-    // Leaves when nothing was asked, queued, run or watched for so long.
     // Ended jobs and events are forgotten after so long.
     absl::Duration keep_history = absl::Hours(24 * 30);
+    // Leaves when nothing was asked, queued, run or watched for so long.
     std::optional<absl::Duration> idle_exit;
     std::function<void()> on_idle;  // called once, from the engine's thread
     // Every decision with its figures, for the log; from the engine's thread.
     std::function<void(const telemetry::Event&)> on_event;
+    // Of each client that has ended, once that is on disk; from the engine's thread.
+    std::function<void(const core::JobRecord&)> on_end;
   };
   using OnJob = absl::AnyInvocable<void(absl::StatusOr<JobView>)>;
   using OnPage = absl::AnyInvocable<void(absl::StatusOr<JobPage>)>;
+  using OnDone = absl::AnyInvocable<void(absl::Status)>;
 
   // Errors carry a reason for programs (base/error_reason.h).
   Engine(Options options, Parts parts);
@@ -103,6 +124,11 @@ class Engine {
   void Submit(SubmitRequest request, OnJob done);
   void Get(core::JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
+  // The same in the order of the queue; query.before is not looked at.
+  void ListQueue(store::ListQuery query, QueuePlace after, OnPage done);
+  // Those of them that still are.
+  void GetSome(std::vector<core::JobId> ids,
+               absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done);
   // What a user may ask of one job. Asked of a job in a wrong state: FailedPrecondition, with a
   // reason; asked for what is so already: the job as it is.
   enum class Request { kCancel, kHold, kRelease, kSuspend, kResume };
@@ -112,8 +138,20 @@ class Engine {
   // is known.
   void Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core::JobId> after,
              OnJob done);
+  // Gives a job that has not ended other terms: `change` makes them of those that it has.
+  using Change = std::function<absl::StatusOr<core::Policy>(const core::Policy&)>;
+  void Update(core::JobId id, Change change, OnJob done);
   // Forgets an ended job with its folder; answers with what it was.
   void Delete(core::JobId id, OnJob done);
+
+  // Starts nothing that waits until it is released; asked for what is so already, nothing changes.
+  void HoldQueue(std::string why, OnDone done);
+  void ReleaseQueue(OnDone done);
+
+  // By name; only the one that is named, unless `name` is empty.
+  void ListProfiles(std::string name,
+                    absl::AnyInvocable<void(absl::StatusOr<std::vector<ProfileView>>)> done);
+  void DeleteProfile(std::string name, OnDone done);
 
   // Queues a guarded command whose right to be named the caller has checked. It is withdrawn
   // with WithdrawGuard while it waits.
@@ -132,6 +170,11 @@ class Engine {
   void Watch(WatchToken token, core::JobId id, OnChange on_change);
   // After the next batch `on_change` is not called again.
   void Unwatch(WatchToken token);
+  // Calls `on_change` with all that have not ended, then with those that a batch has changed or
+  // forgotten, until UnwatchAll(); with Unavailable, last, when the engine stops.
+  using OnChanges = std::function<void(absl::StatusOr<std::vector<core::JobId>>)>;
+  void WatchAll(WatchToken token, OnChanges on_changes);
+  void UnwatchAll(WatchToken token);
 
   // From the exit watcher's thread: the root of some tree has ended.
   void ProcessExited(const core::ProcessIdentity& identity);

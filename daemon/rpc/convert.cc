@@ -4,7 +4,9 @@
 #include <charconv>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/error_reason.h"
 #include "base/text.h"
 #include "daemon/engine/busy_programs.h"
@@ -164,6 +166,8 @@ v1::BlockerKind ToProto(core::BlockerKind kind) {
       return v1::BLOCKER_KIND_NOT_BEFORE;
     case core::BlockerKind::kDraining:
       return v1::BLOCKER_KIND_DRAINING;
+    case core::BlockerKind::kQueueHeld:
+      return v1::BLOCKER_KIND_QUEUE_HELD;
     case core::BlockerKind::kOrder:
       return v1::BLOCKER_KIND_ORDER;
   }
@@ -228,6 +232,19 @@ void FillTerms(const core::JobRecord& record, v1::Job& out) {
   out.set_requeue(record.requeue);
   if (record.retry_of) out.set_retry_of(core::Value(*record.retry_of));
   out.set_held(record.held && record.state == core::JobState::kPending);
+  out.set_notify(record.notify);
+}
+
+void FillWaited(const core::JobRecord& record, v1::Job& out) {
+  std::vector<core::Waited> waited = record.waited;
+  std::stable_sort(waited.begin(), waited.end(),
+                   [](const core::Waited& a, const core::Waited& b) { return a.time > b.time; });
+  for (const core::Waited& each : waited) {
+    v1::Waited& filled = *out.add_waited();
+    filled.set_kind(ToProto(each.kind));
+    filled.set_time_ns(absl::ToInt64Nanoseconds(each.time));
+    filled.set_text(ToUtf8(each.text));
+  }
 }
 
 void FillHost(const core::HostSample& host, v1::HostSample& out) {
@@ -304,14 +321,11 @@ absl::Status ReadBusy(const v1::Policy& in, core::Policy& policy) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
-  core::Policy policy;
+// Puts what is set in the message into the policy.
+absl::Status ReadPolicy(const v1::Policy& in, core::Policy& policy) {
   if (in.has_wait_free_percent()) policy.wait_free = Percent{in.wait_free_percent()};
   if (in.has_swap_limit_bytes()) policy.swap_limit = Bytes(in.swap_limit_bytes());
-  policy.swap_budget = in.has_swap_budget_bytes() ? Bytes(in.swap_budget_bytes())
-                                                  : core::DefaultSwapBudget(policy.swap_limit);
+  if (in.has_swap_budget_bytes()) policy.swap_budget = Bytes(in.swap_budget_bytes());
   if (in.has_kill_free_percent()) policy.kill_free = Percent{in.kill_free_percent()};
   if (in.has_memory_bytes()) policy.memory = Bytes(in.memory_bytes());
   if (in.has_priority()) policy.priority = in.priority();
@@ -319,10 +333,53 @@ absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
   if (in.has_grace_ns()) policy.grace = absl::Nanoseconds(in.grace_ns());
   if (in.has_time_limit_ns()) policy.time_limit = absl::Nanoseconds(in.time_limit_ns());
   if (in.has_quiet_for_ns()) policy.quiet_for = absl::Nanoseconds(in.quiet_for_ns());
+  if (absl::Status status = ReadChoices(in, policy); !status.ok()) return status;
+  return ReadBusy(in, policy);
+}
+
+absl::Status ClearField(const std::string& field, core::Policy& policy) {
+  if (field == "memory_bytes") {
+    policy.memory.reset();
+    policy.memory_auto = false;
+  } else if (field == "swap_limit_bytes") {
+    policy.swap_limit.reset();
+  } else if (field == "start_timeout_ns") {
+    policy.start_timeout.reset();
+  } else if (field == "time_limit_ns") {
+    policy.time_limit.reset();
+  } else if (field == "busy_patterns") {
+    policy.busy.clear();
+  } else {
+    return Invalid("clear_fields", absl::StrCat("\"", field,
+                                                "\" is none of memory_bytes, swap_limit_bytes, "
+                                                "start_timeout_ns, time_limit_ns, busy_patterns"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
+  core::Policy policy;
+  if (absl::Status status = ReadPolicy(in, policy); !status.ok()) return status;
+  if (!in.has_swap_budget_bytes()) policy.swap_budget = core::DefaultSwapBudget(policy.swap_limit);
   policy.memory_auto = in.memory_auto();
-  for (const absl::Status& status :
-       {ReadChoices(in, policy), ReadBusy(in, policy), core::Validate(policy)}) {
-    if (!status.ok()) return status;
+  if (absl::Status status = core::Validate(policy); !status.ok()) return status;
+  return policy;
+}
+
+absl::StatusOr<core::Policy> ChangedPolicy(const v1::UpdateJobRequest& request,
+                                           core::Policy policy) {
+  const v1::Policy& in = request.policy();
+  for (const std::string& field : request.clear_fields()) {
+    if (absl::Status status = ClearField(field, policy); !status.ok()) return status;
+  }
+  if (in.busy_patterns_size() > 0) policy.busy.clear();
+  if (absl::Status status = ReadPolicy(in, policy); !status.ok()) return status;
+  if (in.has_memory_bytes()) policy.memory_auto = false;
+  if (in.memory_auto()) {
+    policy.memory_auto = true;
+    policy.memory.reset();
   }
   return policy;
 }
@@ -368,6 +425,7 @@ absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& reque
   if (absl::Status id = CheckWord("request_id", request.request_id()); !id.ok()) return id;
   out.request_id = request.request_id();
   out.requeue = request.requeue();
+  out.notify = request.notify();
   out.spec = *std::move(spec);
   return out;
 }
@@ -429,7 +487,15 @@ absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request)
     return Invalid("page_size", absl::StrCat(request.page_size(), " is not from 0 to ", kMaxPage));
   }
   query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
-  if (!request.page_token().empty()) {
+  query.group = request.group();
+  query.name_contains = request.name_contains();
+  if (request.has_submitted_since_ns()) {
+    query.submitted_since = absl::FromUnixNanos(request.submitted_since_ns());
+  }
+  if (request.order() != v1::JOB_ORDER_UNSPECIFIED && request.order() != v1::JOB_ORDER_QUEUE) {
+    return Invalid("order", absl::StrCat(static_cast<int>(request.order()), " is no order"));
+  }
+  if (request.order() == v1::JOB_ORDER_UNSPECIFIED && !request.page_token().empty()) {
     const std::string& token = request.page_token();
     std::int64_t before = 0;
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), before);
@@ -445,6 +511,23 @@ absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request)
     query.states.push_back(static_cast<core::JobState>(state));
   }
   return query;
+}
+
+// "part.priority.id"
+absl::StatusOr<engine::QueuePlace> ToQueuePlace(const v1::ListJobsRequest& request) {
+  engine::QueuePlace place;
+  if (request.page_token().empty()) return place;
+  const std::vector<std::string> words = absl::StrSplit(request.page_token(), '.');
+  int part = 0;
+  std::int64_t id = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &part) || part < 0 ||
+      part > static_cast<int>(engine::QueuePlace::Part::kEnded) ||
+      !absl::SimpleAtoi(words[1], &place.priority) || !absl::SimpleAtoi(words[2], &id) || id < 1) {
+    return Invalid("page_token", "is not one that ListJobs gave out for this order");
+  }
+  place.part = static_cast<engine::QueuePlace::Part>(part);
+  place.id = core::JobId{id};
+  return place;
 }
 
 absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request) {
@@ -472,6 +555,7 @@ v1::Job ToProto(const engine::JobView& job) {
   FillOutcome(record, out);
   FillTimes(record, out);
   FillTerms(record, out);
+  FillWaited(record, out);
   if (core::IsActive(record.state) && record.root) out.set_pid(record.root->pid);
   out.set_charge_bytes(record.charge.count());
   if (job.usage.footprint) out.set_footprint_bytes(job.usage.footprint->count());
@@ -488,6 +572,24 @@ v1::ListJobsResponse ToProto(const engine::JobPage& page) {
   v1::ListJobsResponse out;
   for (const engine::JobView& job : page.jobs) *out.add_jobs() = ToProto(job);
   if (page.next) out.set_next_page_token(absl::StrCat(core::Value(*page.next)));
+  if (const auto& next = page.next_place) {
+    out.set_next_page_token(absl::StrCat(static_cast<int>(next->part), ".", next->priority, ".",
+                                         core::Value(next->id)));
+  }
+  if (page.queue_held) out.set_queue_held(ToUtf8(*page.queue_held));
+  return out;
+}
+
+v1::Profile ToProto(const engine::ProfileView& profile) {
+  v1::Profile out;
+  out.set_name(ToUtf8(profile.name));
+  if (profile.estimate) out.set_estimate_bytes(profile.estimate->count());
+  for (const core::RunPeaks& run : profile.runs) {
+    v1::ProfileRun& filled = *out.add_runs();
+    filled.set_job_id(core::Value(run.id));
+    if (run.footprint) filled.set_peak_footprint_bytes(run.footprint->count());
+    if (run.true_peak) filled.set_true_peak_bytes(run.true_peak->count());
+  }
   return out;
 }
 

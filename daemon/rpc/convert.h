@@ -18,10 +18,15 @@ namespace stageload::rpc {
 
 // Errors are InvalidArgument with the field's path, the value and what would be right.
 absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& policy);
+// `policy` with what is set in the request, and without what is to be cleared.
+absl::StatusOr<core::Policy> ChangedPolicy(const v1::UpdateJobRequest& request,
+                                           core::Policy policy);
 absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request);
 absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request);
 absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request);
 absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request);
+// Of a request for a list in the order of the queue: where its page begins.
+absl::StatusOr<engine::QueuePlace> ToQueuePlace(const v1::ListJobsRequest& request);
 absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request);
 absl::StatusOr<std::vector<core::JobId>> ToJobIds(
     const char* field, const google::protobuf::RepeatedField<std::int64_t>& ids);
@@ -29,6 +34,7 @@ absl::StatusOr<core::JobId> ToJobId(std::int64_t id);
 
 v1::Job ToProto(const engine::JobView& job);
 v1::ListJobsResponse ToProto(const engine::JobPage& page);
+v1::Profile ToProto(const engine::ProfileView& profile);
 v1::Frame ToProto(const telemetry::Frame& frame);
 v1::Event ToProto(const telemetry::Event& event);
 

@@ -4,6 +4,7 @@
 
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/job_streams.h"
+#include "daemon/rpc/job_watch.h"
 #include "daemon/rpc/log_stream.h"
 #include "daemon/rpc/unary.h"
 
@@ -63,11 +64,20 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                                                v1::ListJobsResponse* response) {
   absl::StatusOr<store::ListQuery> query = ToListQuery(*request);
   if (!query.ok()) return Fail(context, query.status());
+  const bool in_queue_order = request->order() == v1::JOB_ORDER_QUEUE;
+  const absl::StatusOr<engine::QueuePlace> after =
+      in_queue_order ? ToQueuePlace(*request) : engine::QueuePlace{};
+  if (!after.ok()) return Fail(context, after.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine->List(*std::move(query), [reactor, response](absl::StatusOr<engine::JobPage> page) {
+  auto answer = [reactor, response](absl::StatusOr<engine::JobPage> page) {
     if (page.ok()) *response = ToProto(*page);
     reactor->Finish(ToGrpc(page.status()));
-  });
+  };
+  if (in_queue_order) {
+    parts_.engine->ListQueue(*std::move(query), *after, std::move(answer));
+  } else {
+    parts_.engine->List(*std::move(query), std::move(answer));
+  }
   return reactor;
 }
 
@@ -123,6 +133,67 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   if (!after.ok()) return Fail(context, after.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   parts_.engine->Retry(*id, *memory, *std::move(after), AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobService::WatchJobs(
+    grpc::CallbackServerContext*, const v1::WatchJobsRequest*) {
+  return rpc::WatchJobs(parts_.engine);
+}
+
+grpc::ServerUnaryReactor* JobService::UpdateJob(grpc::CallbackServerContext* context,
+                                                const v1::UpdateJobRequest* request,
+                                                v1::UpdateJobResponse* response) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  if (!id.ok()) return Fail(context, id.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->Update(
+      *id,
+      [request = *request](const core::Policy& policy) { return ChangedPolicy(request, policy); },
+      AnswerJob(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::HoldQueue(grpc::CallbackServerContext* context,
+                                                const v1::HoldQueueRequest* request,
+                                                v1::HoldQueueResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->HoldQueue(request->reason(), [reactor](const absl::Status& status) {
+    reactor->Finish(ToGrpc(status));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ReleaseQueue(grpc::CallbackServerContext* context,
+                                                   const v1::ReleaseQueueRequest*,
+                                                   v1::ReleaseQueueResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->ReleaseQueue(
+      [reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status)); });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ListProfiles(grpc::CallbackServerContext* context,
+                                                   const v1::ListProfilesRequest* request,
+                                                   v1::ListProfilesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->ListProfiles(
+      request->name(),
+      [reactor, response](const absl::StatusOr<std::vector<engine::ProfileView>>& profiles) {
+        if (profiles.ok()) {
+          for (const auto& profile : *profiles) *response->add_profiles() = ToProto(profile);
+        }
+        reactor->Finish(ToGrpc(profiles.status()));
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteProfile(grpc::CallbackServerContext* context,
+                                                    const v1::DeleteProfileRequest* request,
+                                                    v1::DeleteProfileResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->DeleteProfile(
+      request->name(), [reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status)); });
   return reactor;
 }
 

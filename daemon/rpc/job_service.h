@@ -43,6 +43,23 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context,
                                      const v1::RetryJobRequest* request,
                                      v1::RetryJobResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(
+      grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) override;
+  grpc::ServerUnaryReactor* UpdateJob(grpc::CallbackServerContext* context,
+                                      const v1::UpdateJobRequest* request,
+                                      v1::UpdateJobResponse* response) override;
+  grpc::ServerUnaryReactor* HoldQueue(grpc::CallbackServerContext* context,
+                                      const v1::HoldQueueRequest* request,
+                                      v1::HoldQueueResponse* response) override;
+  grpc::ServerUnaryReactor* ReleaseQueue(grpc::CallbackServerContext* context,
+                                         const v1::ReleaseQueueRequest* request,
+                                         v1::ReleaseQueueResponse* response) override;
+  grpc::ServerUnaryReactor* ListProfiles(grpc::CallbackServerContext* context,
+                                         const v1::ListProfilesRequest* request,
+                                         v1::ListProfilesResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteProfile(grpc::CallbackServerContext* context,
+                                          const v1::DeleteProfileRequest* request,
+                                          v1::DeleteProfileResponse* response) override;
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,
                                       v1::DeleteJobResponse* response) override;

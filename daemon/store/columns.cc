@@ -71,6 +71,8 @@ void VisitColumns(Record& job, Field& field) {
   field(job.available_at_start);
   field(job.swap_at_start);
   field(job.alone);
+  field(job.notify);
+  field(job.waited);
 }
 
 // The ends of the range stand for the infinities, which absl saturates to.
@@ -98,6 +100,15 @@ class Binder {
   void operator()(const std::vector<core::JobId>& ids) {
     std::vector<std::string> entries;
     for (const core::JobId id : ids) entries.push_back(std::to_string(core::Value(id)));
+    (*this)(entries);
+  }
+  void operator()(const std::vector<core::Waited>& waited) {
+    std::vector<std::string> entries;
+    for (const core::Waited& each : waited) {
+      entries.push_back(std::to_string(static_cast<int>(each.kind)));
+      entries.push_back(std::to_string(ToNanoseconds(each.time)));
+      entries.push_back(each.text);
+    }
     (*this)(entries);
   }
   void operator()(Bytes bytes) { Integer(bytes.count()); }
@@ -148,6 +159,18 @@ class ColumnReader {
     for (const std::string& entry : entries) {
       std::int64_t id = 0;
       if (absl::SimpleAtoi(entry, &id)) ids.push_back(core::JobId{id});
+    }
+  }
+  void operator()(std::vector<core::Waited>& waited) {
+    std::vector<std::string> entries;
+    (*this)(entries);
+    for (std::size_t i = 0; i + 2 < entries.size(); i += 3) {
+      int kind = 0;
+      std::int64_t time = 0;
+      if (absl::SimpleAtoi(entries[i], &kind) && absl::SimpleAtoi(entries[i + 1], &time)) {
+        waited.push_back(
+            {static_cast<core::BlockerKind>(kind), DurationFrom(time), entries[i + 2]});
+      }
     }
   }
   void operator()(Bytes& bytes) { bytes = Bytes(Integer()); }

@@ -128,6 +128,11 @@ CREATE TABLE settings (
   value TEXT NOT NULL
 );
 )sql",
+    // What a job waited for, and who wants to hear of its end.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN notify INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN waited BLOB NOT NULL DEFAULT x'';
+)sql",
 };
 
 // The columns of `jobs` in the order in which a record is bound and read (store.cc, VisitColumns).
@@ -140,11 +145,11 @@ CREATE TABLE settings (
   "request_id, requeue, retry_of, "                                                              \
   "may_signal, after, begin_time, held, started_awake, suspended_awake, suspended_for, "         \
   "stop_awake, swap_at_charge, charge_awake, charge_continuous, forgiven, bypassed, true_peak, " \
-  "available_at_start, swap_at_start, alone"
+  "available_at_start, swap_at_start, alone, notify, waited"
 #define STAGELOAD_JOB_PLACES                                                                    \
   "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, " \
   "?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, "  \
-  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55"
+  "?39, ?40, ?41, ?42, ?43, ?44, ?45, ?46, ?47, ?48, ?49, ?50, ?51, ?52, ?53, ?54, ?55, ?56, ?57"
 
 inline constexpr char kInsertJob[] =
     "INSERT INTO jobs (" STAGELOAD_JOB_COLUMNS ") VALUES (" STAGELOAD_JOB_PLACES ")";
@@ -159,6 +164,10 @@ inline constexpr char kListAll[] =
     "SELECT " STAGELOAD_JOB_COLUMNS " FROM jobs WHERE id < ? ORDER BY id DESC LIMIT ?";
 inline constexpr char kListIdsOfState[] =
     "SELECT id FROM jobs WHERE state = ? AND id < ? ORDER BY id DESC LIMIT ?";
+// instr() tells apart what LIKE does not, such as "_"; lower() takes A to Z only, as LIKE does.
+inline constexpr char kListFiltered[] =
+    "SELECT id, state FROM jobs WHERE id < ?1 AND (?2 = '' OR group_name = ?2) "
+    "AND (?3 = '' OR instr(lower(name), lower(?3)) > 0) AND submit_time >= ?4 ORDER BY id DESC";
 inline constexpr char kHighestId[] = "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'";
 
 inline constexpr char kFindEnvironment[] =
@@ -194,6 +203,7 @@ inline constexpr char kInsertProfileRun[] =
 inline constexpr char kTrimProfile[] =
     "DELETE FROM profile_runs WHERE profile = ?1 AND id <= (SELECT id FROM profile_runs "
     "WHERE profile = ?1 ORDER BY id DESC LIMIT 1 OFFSET 20)";
+inline constexpr char kForgetProfile[] = "DELETE FROM profile_runs WHERE profile = ?";
 inline constexpr char kSelectProfileRuns[] =
     "SELECT profile, job, footprint, true_peak FROM profile_runs ORDER BY id";
 

@@ -102,10 +102,12 @@ class Store::Database {
   void Add(const EventRow& event);
   void Add(const ProfileRow& row);
   void Delete(core::JobId id);
+  void Forget(const std::string& profile);
   void Set(const std::string& name, const std::string& value);
   absl::Status AddSpec(core::JobId id, const core::JobSpec& spec);
   std::int64_t EnvironmentId(const std::string& content);
   std::vector<std::int64_t> NewestIds(const ListQuery& query, std::int64_t before);
+  std::vector<std::int64_t> FilteredIds(const ListQuery& query, std::int64_t before);
 
   SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
 
@@ -117,6 +119,7 @@ class Store::Database {
   SQLite::Statement select_unended_ = Prepare(kSelectUnended);
   SQLite::Statement list_all_ = Prepare(kListAll);
   SQLite::Statement list_ids_of_state_ = Prepare(kListIdsOfState);
+  SQLite::Statement list_filtered_ = Prepare(kListFiltered);
   SQLite::Statement highest_id_ = Prepare(kHighestId);
   SQLite::Statement find_environment_ = Prepare(kFindEnvironment);
   SQLite::Statement insert_environment_ = Prepare(kInsertEnvironment);
@@ -132,6 +135,7 @@ class Store::Database {
   SQLite::Statement get_setting_ = Prepare(kGetSetting);
   SQLite::Statement insert_profile_run_ = Prepare(kInsertProfileRun);
   SQLite::Statement trim_profile_ = Prepare(kTrimProfile);
+  SQLite::Statement forget_profile_ = Prepare(kForgetProfile);
   SQLite::Statement select_profile_runs_ = Prepare(kSelectProfileRuns);
 };
 
@@ -144,6 +148,7 @@ absl::Status Store::Database::Commit(const Batch& batch) {
     if (absl::Status status = Change(record); !status.ok()) return status;
   }
   for (const EventRow& event : batch.events) Add(event);
+  for (const std::string& profile : batch.forgotten) Forget(profile);
   for (const ProfileRow& row : batch.learned) Add(row);
   for (const core::JobId id : batch.deleted) Delete(id);
   for (const auto& [name, value] : batch.settings) Set(name, value);
@@ -242,6 +247,12 @@ void Store::Database::Delete(core::JobId id) {
   Use remove(delete_job_);
   remove->bind(1, core::Value(id));
   remove->exec();
+}
+
+void Store::Database::Forget(const std::string& profile) {
+  Use forget(forget_profile_);
+  BindText(*forget, 1, profile);
+  forget->exec();
 }
 
 void Store::Database::Set(const std::string& name, const std::string& value) {
@@ -350,8 +361,10 @@ std::vector<core::JobRecord> Store::Database::List(const ListQuery& query) {
                                                        : std::numeric_limits<std::int64_t>::max();
   std::vector<core::JobRecord> records;
   if (query.limit <= 0) return records;  // a negative LIMIT would be none at all
-  if (!query.states.empty()) {
-    for (const std::int64_t id : NewestIds(query, before)) {
+  const bool filtered =
+      !query.group.empty() || !query.name_contains.empty() || query.submitted_since.has_value();
+  if (filtered || !query.states.empty()) {
+    for (const std::int64_t id : filtered ? FilteredIds(query, before) : NewestIds(query, before)) {
       if (std::optional<core::JobRecord> record = Get(core::JobId{id})) {
         records.push_back(*std::move(record));
       }
@@ -363,6 +376,24 @@ std::vector<core::JobRecord> Store::Database::List(const ListQuery& query) {
   select->bind(2, query.limit);
   while (select->executeStep()) records.push_back(ReadJob(*select));
   return records;
+}
+
+std::vector<std::int64_t> Store::Database::FilteredIds(const ListQuery& query,
+                                                       std::int64_t before) {
+  std::vector<std::int64_t> ids;
+  Use select(list_filtered_);
+  select->bind(1, before);
+  BindText(*select, 2, query.group);
+  BindText(*select, 3, query.name_contains);
+  select->bind(4, ToNanoseconds(query.submitted_since.value_or(absl::InfinitePast())));
+  while (static_cast<int>(ids.size()) < query.limit && select->executeStep()) {
+    const auto state = static_cast<core::JobState>(select->getColumn(1).getInt());
+    const auto& wanted = query.states;
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), state) != wanted.end()) {
+      ids.push_back(select->getColumn(0).getInt64());
+    }
+  }
+  return ids;
 }
 
 namespace {

@@ -20,7 +20,7 @@
 namespace stageload::store {
 
 // The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 // A submitted job as it enters the store. A guarded command has no spec.
 struct NewJob {
@@ -48,18 +48,27 @@ struct Batch {
   std::vector<EventRow> events;
   std::vector<ProfileRow> learned = {};
   std::vector<core::JobId> deleted = {};             // of ended jobs; others stay
+  std::vector<std::string> forgotten = {};           // profiles
   std::map<std::string, std::string> settings = {};  // new values
   bool empty() const {
     return added.empty() && changed.empty() && events.empty() && learned.empty() &&
-           deleted.empty() && settings.empty();
+           deleted.empty() && forgotten.empty() && settings.empty();
   }
 };
 
 struct ListQuery {
   int limit = 100;
-  std::optional<core::JobId> before;   // only ids below this
-  std::vector<core::JobState> states;  // empty is all
+  std::optional<core::JobId> before;        // only ids below this
+  std::vector<core::JobState> states = {};  // empty is all
+  std::string group = {};                   // empty is all
+  std::string name_contains = {};           // likewise; in any case of A to Z
+  std::optional<absl::Time> submitted_since = std::nullopt;
 };
+
+// Whether List() with this query would have the record among its pages.
+bool Matches(const ListQuery& query, const core::JobRecord& record);
+// The end states among `states`; all of them when it is empty.
+std::vector<core::JobState> EndStates(const std::vector<core::JobState>& states);
 
 class Store {
  public:

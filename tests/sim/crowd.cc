@@ -137,7 +137,7 @@ void Crowd::DoAnything() {
   const auto feed = [this](const core::Event& event) {
     daemon_->Post([this, event] { daemon_->Feed(event); });
   };
-  switch (random_.Between(0, 9)) {
+  switch (random_.Between(0, 12)) {
     case 0:
       return feed(core::CancelAsked{id});
     case 1:
@@ -153,7 +153,17 @@ void Crowd::DoAnything() {
     case 6:
     case 7:
       return feed(core::ResumeAsked{id});
-    case 8: {
+    case 8:
+      return ChangeTerms(id);
+    case 9: {
+      feed(core::HoldQueueAsked{"held by a user"});
+      After(random_.Between(absl::Seconds(0.1), absl::Seconds(8)),
+            [feed] { feed(core::ReleaseQueueAsked{}); });
+      return;
+    }
+    case 10:
+      return feed(core::ReleaseQueueAsked{});
+    case 11: {
       feed(core::DrainAsked{true});
       After(random_.Between(absl::Seconds(0.1), absl::Seconds(8)),
             [feed] { feed(core::DrainAsked{false}); });
@@ -174,6 +184,26 @@ void Crowd::DoAnything() {
       daemon_->Post([this, request] { daemon_->StreamGone(request); });
     }
   }
+}
+
+void Crowd::ChangeTerms(JobId id) {
+  const JobRecord* record = daemon_->core().Find(id);
+  if (record == nullptr) return;
+  core::Policy policy = record->policy;
+  switch (random_.Between(0, 3)) {
+    case 0:
+      policy.priority = static_cast<int>(random_.Between(-5, 5));
+      break;
+    case 1:
+      policy.swap_budget = policy.swap_budget * random_.Between(0.5, 3.0);
+      break;
+    case 2:
+      policy.start_timeout = random_.Between(absl::Seconds(5), absl::Seconds(60));
+      break;
+    default:
+      if (policy.memory) policy.memory = *policy.memory * random_.Between(0.5, 1.5);
+  }
+  daemon_->Post([this, id, policy] { daemon_->Update(id, policy); });
 }
 
 // ---- Sessions ----
@@ -429,6 +459,7 @@ void Crowd::TidyUp() {
       daemon_->Post([this, event] { daemon_->Feed(event); });
     };
     if (daemon_->core().draining()) feed(core::DrainAsked{false});
+    if (daemon_->core().queue_held()) feed(core::ReleaseQueueAsked{});
     for (const auto& [id, request] : daemon_->requests()) {
       const JobRecord* record = daemon_->core().Find(id);
       if (record == nullptr) continue;

@@ -73,6 +73,7 @@ class Crowd : public Users {
   void Meddle();
   void DoAnything();
   core::JobId AnyId();
+  void ChangeTerms(core::JobId id);
   void TidyUp();
   void EndForgotten();
   void FreeMemory();

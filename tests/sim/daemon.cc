@@ -88,6 +88,7 @@ void Daemon::CrashNow() {
   effects_.clear();
   held_back_.clear();
   learned_.clear();
+  settings_.clear();
   unsaved_.clear();
   points_left_ = -1;
   crashed_ = true;
@@ -151,6 +152,10 @@ void Daemon::Take(core::Effect effect) {
     learned_.push_back({learned->profile, learned->run});
     return;
   }
+  if (const auto* held = std::get_if<core::QueueHeld>(&effect)) {
+    settings_["queue_held"] = held->text.value_or("");
+    return;
+  }
   if (std::holds_alternative<core::Note>(effect)) return;
   effects_.push_back(std::move(effect));
 }
@@ -184,6 +189,7 @@ absl::Status Daemon::Commit(const std::vector<core::Effect>& effects) {
   }
   for (const auto& [id, record] : unsaved_) batch.changed.push_back(record);
   batch.learned = learned_;
+  batch.settings = settings_;
   const absl::Status status = batch.empty() ? absl::OkStatus() : parts_.disk->Commit(batch);
   if (absl::IsNotFound(status)) {
     parts_.invariants->Break(Rule::kOneEnd, std::string(status.message()));
@@ -194,6 +200,7 @@ absl::Status Daemon::Commit(const std::vector<core::Effect>& effects) {
   }
   unsaved_.clear();
   learned_.clear();
+  settings_.clear();
   request_of_.insert(owners.begin(), owners.end());
   parts_.invariants->Committed();
   return status;
@@ -349,6 +356,12 @@ void Daemon::ReportExit(int request, const core::Outcome& outcome) {
   if (!id || core_->Find(*id) == nullptr || core_->IsPending(*id)) return;
   guarded_[*id].report_by.reset();
   RootEnded(*id, outcome);
+}
+
+void Daemon::Update(JobId id, const core::Policy& policy) {
+  const JobRecord* record = core_->Find(id);
+  if (record == nullptr || !core_->CheckUpdate(*record, policy).ok()) return;
+  Feed(core::UpdateAsked{id, policy});
 }
 
 // ---- Sampling ----
@@ -513,6 +526,8 @@ void Daemon::StartJob(JobId id) {
   if (record == nullptr || !core::IsActive(record->state)) return;
   const int request = RequestOf(id);
   Folder& folder = parts_.users->FolderOf(request);
+  // Of an earlier boot, before it was queued again.
+  if (folder.shim && !folder.result && folder.boot_id != parts_.world->boot_id()) folder = Folder{};
   if (folder.shim) return AdoptJob(JobRecord(*record));  // there is a shim already
   if (random_.Chance(faults.start_fails)) {
     return Feed(core::StartFailed{id, "start the shim: resource temporarily unavailable"});
@@ -589,6 +604,8 @@ int Daemon::SignalMembers(const core::Signal& signal, Signal number) {
 // ---- After a restart, as Engine::Impl::Restore ----
 
 void Daemon::Restore() {
+  const std::string held = parts_.disk->Setting("queue_held");
+  if (!held.empty()) Feed(core::QueueHeldRestored{held});
   const std::vector<JobRecord> rows = ReadRows();
   for (const store::ProfileRow& row : ReadProfiles()) {
     Feed(core::ProfileRestored{row.profile, row.run});
@@ -650,6 +667,9 @@ void Daemon::Adopt(const JobRecord& record) {
   if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
   if (!core::IsActive(record.state)) return;
   if (!record.boot_id.empty() && record.boot_id != parts_.world->boot_id()) {
+    // How it ended may have been written down before the machine went down.
+    const auto result = guard ? std::nullopt : parts_.users->FolderOf(RequestOf(record.id)).result;
+    if (result) return Feed(core::Exited{record.id, *result, 0});
     return Feed(core::NodeFailed{record.id});
   }
   guard ? AdoptGuard(record) : AdoptJob(record);
@@ -673,6 +693,7 @@ void Daemon::AdoptJob(const JobRecord& record) {
   const bool held = folder.boot_id == parts_.world->boot_id() && shim != nullptr &&
                     shim->identity == *folder.shim;
   if (held) return Attach(record.id, *folder.shim);
+  if (folder.boot_id != parts_.world->boot_id()) return Feed(core::NodeFailed{record.id});
   Feed(core::Exited{record.id, core::Outcome{}, 0});
 }
 

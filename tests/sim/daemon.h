@@ -90,6 +90,7 @@ class Daemon {
   void RootExited(int request);
   // A guard tells how its command ended.
   void ReportExit(int request, const core::Outcome& outcome);
+  void Update(core::JobId id, const core::Policy& policy);
   // The stream of a guard or a session is gone.
   void StreamGone(int request);
 
@@ -157,6 +158,7 @@ class Daemon {
   std::vector<core::Effect> effects_;
   std::vector<core::Effect> held_back_;
   std::vector<store::ProfileRow> learned_;
+  std::map<std::string, std::string> settings_;
   std::map<core::JobId, core::JobRecord> unsaved_;
   absl::Duration next_sample_;     // World::time()
   absl::Duration next_busy_look_;  // likewise

@@ -66,8 +66,10 @@ class Mixer {
         v.reason, v.reason_text, v.outcome, v.submit_time, v.start_time, v.end_time, v.root,
         v.boot_id, v.started_awake, v.suspended_awake, v.suspended_for, v.stop_awake, v.charge,
         v.swap_at_charge, v.charge_awake, v.charge_continuous, v.forgiven, v.bypassed,
-        v.peak_footprint, v.true_peak, v.available_at_start, v.swap_at_start, v.alone);
+        v.peak_footprint, v.true_peak, v.available_at_start, v.swap_at_start, v.alone, v.notify,
+        v.waited);
   }
+  void One(const core::Waited& v) { All(v.kind, v.time, v.text); }
   void One(const core::RunPeaks& v) { All(v.id, v.footprint, v.true_peak); }
   void One(const core::EndedParent& v) { All(v.id, v.state); }
   void One(const core::HostSample& v) {
@@ -83,6 +85,11 @@ class Mixer {
   }
   void One(const core::Restored& v) { All(v.record, v.ended_parents); }
   void One(const core::ProfileRestored& v) { All(v.profile, v.run); }
+  void One(const core::QueueHeldRestored& v) { All(v.text); }
+  void One(const core::HoldQueueAsked& v) { All(v.text); }
+  void One(const core::ReleaseQueueAsked&) {}
+  void One(const core::UpdateAsked& v) { All(v.id, v.policy); }
+  void One(const core::ForgetProfileAsked& v) { All(v.profile); }
   void One(const core::SampleTaken& v) { All(v.sample.host, v.sample.clients, v.sample.busy); }
   void One(const core::Started& v) { All(v.id, v.root, v.boot_id); }
   void One(const core::StartFailed& v) { All(v.id, v.text); }
@@ -100,6 +107,8 @@ class Mixer {
   void One(const core::Refused& v) { All(v.token, v.status); }
   void One(const core::Save& v) { All(v.record, v.added); }
   void One(const core::Learned& v) { All(v.profile, v.run); }
+  void One(const core::Forgotten& v) { All(v.profile); }
+  void One(const core::QueueHeld& v) { All(v.text); }
   void One(const core::Start& v) { All(v.id, v.kind); }
   void One(const core::Signal& v) { All(v.id, v.kind); }
   void One(const core::StopRequested& v) { All(v.id, v.reason, v.text, v.grace); }
@@ -147,6 +156,20 @@ struct EventText {
   }
   std::string operator()(const core::ProfileRestored& v) const {
     return absl::StrCat("ProfileRestored ", v.profile);
+  }
+  std::string operator()(const core::QueueHeldRestored& v) const {
+    return absl::StrCat("QueueHeldRestored ", v.text);
+  }
+  std::string operator()(const core::HoldQueueAsked& v) const {
+    return absl::StrCat("HoldQueueAsked ", v.text);
+  }
+  std::string operator()(const core::ReleaseQueueAsked&) const { return "ReleaseQueueAsked"; }
+  std::string operator()(const core::UpdateAsked& v) const {
+    return absl::StrCat("UpdateAsked ", core::Value(v.id), " prio ", v.policy.priority, " memory ",
+                        Text(v.policy.memory), " budget ", FormatBytes(v.policy.swap_budget));
+  }
+  std::string operator()(const core::ForgetProfileAsked& v) const {
+    return absl::StrCat("ForgetProfileAsked ", v.profile);
   }
   std::string operator()(const core::SampleTaken& v) const {
     const core::HostSample& h = v.sample.host;
@@ -209,6 +232,12 @@ struct EffectText {
   std::string operator()(const core::Learned& v) const {
     return absl::StrCat("Learned ", v.profile, " ", Text(v.run.footprint), " ",
                         Text(v.run.true_peak));
+  }
+  std::string operator()(const core::Forgotten& v) const {
+    return absl::StrCat("Forgotten ", v.profile);
+  }
+  std::string operator()(const core::QueueHeld& v) const {
+    return absl::StrCat("QueueHeld ", v.text.value_or("no more"));
   }
   std::string operator()(const core::Start& v) const {
     return absl::StrCat("Start ", core::Value(v.id));

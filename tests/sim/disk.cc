@@ -66,8 +66,14 @@ absl::Status Disk::Commit(const store::Batch& batch) {
     }
     row->second = record;
   }
+  for (const auto& [name, value] : batch.settings) settings_[name] = value;
   learned_.insert(learned_.end(), batch.learned.begin(), batch.learned.end());
   return absl::OkStatus();
+}
+
+std::string Disk::Setting(const std::string& name) const {
+  const auto found = settings_.find(name);
+  return found == settings_.end() ? "" : found->second;
 }
 
 std::vector<JobRecord> Disk::Unended() const {

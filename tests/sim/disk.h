@@ -47,12 +47,14 @@ class Disk {
   const core::JobRecord* Find(core::JobId id) const;
   const std::map<core::JobId, core::JobRecord>& rows() const { return rows_; }
   const std::vector<store::ProfileRow>& learned() const { return learned_; }
+  std::string Setting(const std::string& name) const;
 
   bool full = false;  // nothing can be written
 
  private:
   std::map<core::JobId, core::JobRecord> rows_;
   std::vector<store::ProfileRow> learned_;
+  std::map<std::string, std::string> settings_;
   core::JobId next_id_{1};
 };
 

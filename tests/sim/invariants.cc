@@ -79,6 +79,9 @@ const char* Name(Count count) {
                                            "pids reused",
                                            "signals held back by identity",
                                            "drains",
+                                           "queue holds",
+                                           "requeued",
+                                           "updated",
                                            "store round trips",
                                            "blocked LEVEL",
                                            "blocked PRESSURE",
@@ -95,6 +98,7 @@ const char* Name(Count count) {
                                            "blocked HELD",
                                            "blocked NOT_BEFORE",
                                            "blocked DRAINING",
+                                           "blocked QUEUE_HELD",
                                            "blocked ORDER"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Count::kCounts));
   return kNames[static_cast<int>(count)];
@@ -207,6 +211,25 @@ void Invariants::On(const core::ReleaseAsked& release) {
 void Invariants::On(const core::DrainAsked& asked) {
   if (asked.drain && !draining_) ++counters_[Count::kDrains];
   draining_ = asked.drain;
+}
+
+void Invariants::On(const core::QueueHeldRestored&) {
+  if (!queue_held_) Break(Rule::kStored, "the queue comes back held and was not");
+}
+
+void Invariants::On(const core::QueueHeld& held) {
+  if (held.text.has_value() == queue_held_) Break(Rule::kAnswers, "QueueHeld without a change");
+  queue_held_ = held.text.has_value();
+  if (queue_held_) ++counters_[Count::kQueueHolds];
+  if (queue_held_ && held.text->empty()) Break(Rule::kBlockers, "the queue is held without words");
+}
+
+void Invariants::On(const core::UpdateAsked& asked) {
+  ++counters_[Count::kUpdated];
+  Own* own = Active(asked.id);
+  if (own != nullptr && own->row.policy.swap_budget != asked.policy.swap_budget) {
+    own->warned = false;
+  }
 }
 
 void Invariants::On(const core::Started& started) {
@@ -338,6 +361,9 @@ void Invariants::After(const core::Event& event, const core::Effects& effects,
     TakeEffect(effect);
     if (violation_) return;
   }
+  if (queue_held_ != core.queue_held().has_value()) {
+    Break(Rule::kStored, "whether the queue is held is not what was written down");
+  }
   if (starting_) {
     Break(Rule::kAnswers, absl::StrCat("job ", Value(*starting_), " is RUNNING without a Start"));
   }
@@ -443,6 +469,7 @@ void Invariants::CountBlockers(const core::Scheduler& core) {
       {BlockerKind::kHeld, Count::kBlockedHeld},
       {BlockerKind::kNotBefore, Count::kBlockedNotBefore},
       {BlockerKind::kDraining, Count::kBlockedDraining},
+      {BlockerKind::kQueueHeld, Count::kBlockedQueueHeld},
       {BlockerKind::kOrder, Count::kBlockedOrder}};
   for (const core::Blocker& blocker : blockers) {
     if (blocker.text.empty()) {
@@ -596,6 +623,7 @@ void Invariants::TakeNew(const JobRecord& row) {
 void Invariants::TakeChange(Own& own, const JobRecord& row) {
   const JobState before = own.row.state;
   if (core::IsEnd(row.state)) return TakeEnd(own, row);
+  if (core::IsActive(before) && row.state == JobState::kPending) return TakeRequeue(own, row);
   if (before == JobState::kPending && row.state == JobState::kRunning) {
     CheckAdmission(own, row);
     pending_.erase(row.id);
@@ -622,6 +650,28 @@ void Invariants::TakeChange(Own& own, const JobRecord& row) {
     Break(Rule::kOneEnd, absl::StrCat("job ", Value(row.id), " goes from ", core::Name(before),
                                       " to ", core::Name(row.state)));
   }
+}
+
+// One that ran waits again: only after a reboot, and nothing of its run stands in its row.
+void Invariants::TakeRequeue(Own& own, const JobRecord& row) {
+  const std::string who = absl::StrCat("job ", Value(row.id));
+  ++counters_[Count::kRequeued];
+  if (!std::holds_alternative<core::NodeFailed>(*event_) || !row.requeue) {
+    Break(Rule::kOneEnd, absl::StrCat(who, " waits again without a reboot or --requeue"));
+  }
+  if (!row.held || !queue_held_) {
+    Break(Rule::kBlockers, absl::StrCat(who, " waits again and is not held"));
+  }
+  if (row.start_time || row.root || !row.boot_id.empty() || row.charge != Bytes(0)) {
+    Break(Rule::kStored, absl::StrCat(who, " waits again with what its last run has left"));
+  }
+  if (settling_ == row.id) settling_.reset();
+  active_.erase(row.id);
+  const std::vector<JobId> parents = own.parents;
+  own = Own{};
+  own.parents = parents;
+  own.due = true;
+  pending_.insert(row.id);
 }
 
 // One becomes active.
@@ -669,6 +719,7 @@ void Invariants::Committed() {
     if (!own_.at(id).gone) disk_[id] = own_.at(id);
   }
   dirty_.clear();
+  queue_held_on_disk_ = queue_held_;
 }
 
 void Invariants::Restarted(int boot) {
@@ -689,6 +740,7 @@ void Invariants::Restarted(int boot) {
   swap_window_.clear();
   settling_.reset();
   draining_ = false;
+  queue_held_ = queue_held_on_disk_;
   victim_gone_.reset();
   ended_.clear();
   last_end_.reset();

@@ -101,6 +101,9 @@ enum class Count {
   kPidsReused,
   kStoppedByIdentity,
   kDrains,
+  kQueueHolds,
+  kRequeued,
+  kUpdated,
   kStoreTrips,
   kBlockedLevel,
   kBlockedPressure,
@@ -117,6 +120,7 @@ enum class Count {
   kBlockedHeld,
   kBlockedNotBefore,
   kBlockedDraining,
+  kBlockedQueueHeld,
   kBlockedOrder,
   kCounts
 };
@@ -224,6 +228,9 @@ class Invariants {
   void On(const core::HoldAsked& hold);
   void On(const core::ReleaseAsked& release);
   void On(const core::DrainAsked& asked);
+  void On(const core::QueueHeldRestored&);
+  void On(const core::UpdateAsked& asked);
+  void On(const core::QueueHeld& held);
   void On(const core::Started& started);
   void On(const core::SignalRefused& refused);
   void On(const core::NotSaved& lost);
@@ -249,6 +256,7 @@ class Invariants {
   void TakeNew(const core::JobRecord& row);
   void TakeChange(Own& own, const core::JobRecord& row);
   void Begin(Own& own, const core::JobRecord& row);
+  void TakeRequeue(Own& own, const core::JobRecord& row);
   void TakeEnd(Own& own, const core::JobRecord& row);
   void Answer(std::uint64_t token);
   void MustBeLive(core::JobId id, const char* what);
@@ -331,6 +339,8 @@ class Invariants {
   std::optional<core::JobId> settling_;
   absl::Duration settling_since_;
   bool draining_ = false;
+  bool queue_held_ = false;
+  bool queue_held_on_disk_ = false;
   std::optional<absl::Duration> victim_gone_;  // Instant::awake
 
   // Of clients that ended a short time ago and held much.

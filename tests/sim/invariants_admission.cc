@@ -200,6 +200,9 @@ bool Invariants::GroupIsFull(const std::string& group) const {
 void Invariants::CheckOwnReasons(const Own& own) {
   const JobRecord& row = own.row;
   const std::string who = absl::StrCat("job ", Value(row.id));
+  if (queue_held_ && row.kind == core::JobKind::kJob) {
+    Break(Rule::kBlockers, absl::StrCat(who, " starts and the queue is held"));
+  }
   if (row.held) Break(Rule::kBlockers, absl::StrCat(who, " starts and is held"));
   if (!own.due) Break(Rule::kBlockers, absl::StrCat(who, " starts before its begin time"));
   if (GroupIsFull(row.group)) {
@@ -220,6 +223,7 @@ void Invariants::CheckOwnReasons(const Own& own) {
 
 // Whether nothing of its own holds it. One that waits for quiet may or may not be one.
 bool Invariants::IsCandidate(const Own& own) const {
+  if (queue_held_ && own.row.kind == core::JobKind::kJob) return false;
   if (own.row.held || !own.due || !own.row.policy.busy.empty() || GroupIsFull(own.row.group)) {
     return false;
   }

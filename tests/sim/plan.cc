@@ -233,6 +233,7 @@ Ask DrawAsk(Random& random, const Plan& plan) {
   }
   if (submit.kind != core::JobKind::kSession) {
     submit.held = random.Chance(0.1);
+    submit.requeue = submit.kind == core::JobKind::kJob && random.Chance(0.4);
     if (random.Chance(0.1)) submit.begin_time = absl::UnixEpoch();  // the user sets it
     return ask;
   }
