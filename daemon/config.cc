@@ -15,7 +15,7 @@ namespace stageload {
 namespace {
 
 // Reads one key's value into the config; an error says what is wrong with it, without the place.
-using Reader = std::function<absl::Status(const toml::node&, core::Config&)>;
+using Reader = std::function<absl::Status(const toml::node&, DaemonConfig&)>;
 
 absl::StatusOr<Bytes> ReadBytes(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return ParseBytes(*text);
@@ -29,21 +29,21 @@ absl::Status Assign(const absl::StatusOr<Bytes>& bytes, std::optional<Bytes>& fi
   return bytes.status();
 }
 
-absl::Status ReadReservePercent(const toml::node& node, core::Config& config) {
+absl::Status ReadReservePercent(const toml::node& node, DaemonConfig& config) {
   const auto percent = node.value<double>();
   if (!node.is_number() || !percent || !(*percent >= 0 && *percent <= 90)) {
     return absl::InvalidArgumentError("needs a number from 0 to 90");
   }
-  config.reserve_fraction = *percent / 100;
+  config.core.reserve_fraction = *percent / 100;
   return absl::OkStatus();
 }
 
-absl::Status ReadMaxPressure(const toml::node& node, core::Config& config) {
+absl::Status ReadMaxPressure(const toml::node& node, DaemonConfig& config) {
   const std::string word = node.value_exact<std::string>().value_or("");
   if (word != "warn" && word != "critical") {
     return absl::InvalidArgumentError("needs \"warn\" or \"critical\"");
   }
-  config.max_pressure = word == "warn" ? core::Pressure::kWarn : core::Pressure::kCritical;
+  config.core.max_pressure = word == "warn" ? core::Pressure::kWarn : core::Pressure::kCritical;
   return absl::OkStatus();
 }
 
@@ -58,30 +58,51 @@ absl::Status ReadCount(const toml::node& node, int low, int high, int& field) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSettle(const toml::node& node, core::Config& config) {
+absl::Status ReadDuration(const toml::node& node, const char* example, absl::Duration& field) {
   const auto text = node.value_exact<std::string>();
-  if (!text) return absl::InvalidArgumentError("needs a duration such as \"15s\"");
-  const absl::StatusOr<absl::Duration> settle = ParseDuration(*text);
-  if (settle.ok()) config.settle = *settle;
-  return settle.status();
+  if (!text) {
+    return absl::InvalidArgumentError(absl::StrCat("needs a duration such as \"", example, "\""));
+  }
+  const absl::StatusOr<absl::Duration> duration = ParseDuration(*text);
+  if (duration.ok()) field = *duration;
+  return duration.status();
 }
 
-absl::Status ReadAnonymousCredit(const toml::node& node, core::Config& config) {
+absl::Status ReadKeepHistory(const toml::node& node, DaemonConfig& config) {
+  if (absl::Status status = ReadDuration(node, "30d", config.keep_history); !status.ok()) {
+    return status;
+  }
+  // A job would be gone before its `wait` could ask for it.
+  if (config.keep_history >= absl::Minutes(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError("must be at least \"1m\"");
+}
+
+absl::Status ReadOnEnd(const toml::node& node, DaemonConfig& config) {
+  const auto text = node.value_exact<std::string>();
+  if (!text || text->empty() || text->find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        "needs a command for /bin/sh, such as \"echo $STAGELOAD_JOB_ID >>~/ended\"");
+  }
+  config.on_end = *text;
+  return absl::OkStatus();
+}
+
+absl::Status ReadAnonymousCredit(const toml::node& node, DaemonConfig& config) {
   const auto share = node.value<double>();
   if (!node.is_number() || !share || !(*share >= 0 && *share <= 1)) {
     return absl::InvalidArgumentError("needs a number from 0 to 1");
   }
-  config.anonymous_credit = *share;
+  config.core.anonymous_credit = *share;
   return absl::OkStatus();
 }
 
-absl::Status ReadGroupLimits(const toml::node& node, core::Config& config) {
+absl::Status ReadGroupLimits(const toml::node& node, DaemonConfig& config) {
   constexpr char kNeeds[] = "needs a table of groups and how many of each may run, such as gpu = 1";
   const toml::table* table = node.as_table();
   if (table == nullptr) return absl::InvalidArgumentError(kNeeds);
   for (const auto& [group, value] : *table) {
     const std::string name(group.str());
-    if (!ReadCount(value, 1, 100'000, config.group_limits[name]).ok()) {
+    if (!ReadCount(value, 1, 100'000, config.core.group_limits[name]).ok()) {
       return absl::InvalidArgumentError(absl::StrCat(kNeeds, "; ", name, " has something else"));
     }
   }
@@ -91,22 +112,29 @@ absl::Status ReadGroupLimits(const toml::node& node, core::Config& config) {
 const std::map<std::string, Reader>& Readers() {
   static const auto* readers = new std::map<std::string, Reader>{
       {"memory_pool",
-       [](const toml::node& node, core::Config& config) {
-         return Assign(ReadBytes(node), config.memory_pool);
+       [](const toml::node& node, DaemonConfig& config) {
+         return Assign(ReadBytes(node), config.core.memory_pool);
        }},
-      {"reserve", [](const toml::node& node,
-                     core::Config& config) { return Assign(ReadBytes(node), config.reserve); }},
+      {"reserve",
+       [](const toml::node& node, DaemonConfig& config) {
+         return Assign(ReadBytes(node), config.core.reserve);
+       }},
       {"reserve_percent", ReadReservePercent},
       {"max_pressure", ReadMaxPressure},
       {"max_queued",
-       [](const toml::node& node, core::Config& config) {
-         return ReadCount(node, 1, 100'000, config.max_queued);
+       [](const toml::node& node, DaemonConfig& config) {
+         return ReadCount(node, 1, 100'000, config.core.max_queued);
        }},
       {"max_bypass",
-       [](const toml::node& node, core::Config& config) {
-         return ReadCount(node, 0, 1000, config.max_bypass);
+       [](const toml::node& node, DaemonConfig& config) {
+         return ReadCount(node, 0, 1000, config.core.max_bypass);
        }},
-      {"settle", ReadSettle},
+      {"settle",
+       [](const toml::node& node, DaemonConfig& config) {
+         return ReadDuration(node, "15s", config.core.settle);
+       }},
+      {"keep_history", ReadKeepHistory},
+      {"on_end", ReadOnEnd},
       {"anonymous_credit", ReadAnonymousCredit},
       {"group_limits", ReadGroupLimits},
   };
@@ -124,8 +152,8 @@ std::string KnownKeys() {
   return keys;
 }
 
-absl::StatusOr<core::Config> FromTable(const std::string& path, const toml::table& table) {
-  core::Config config;
+absl::StatusOr<DaemonConfig> FromTable(const std::string& path, const toml::table& table) {
+  DaemonConfig config;
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const auto reader = Readers().find(name);
@@ -163,9 +191,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<core::Config> LoadConfig(const std::string& path) {
+absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
-  if (absl::IsNotFound(text.status())) return core::Config{};
+  if (absl::IsNotFound(text.status())) return DaemonConfig{};
   if (!text.ok()) return text.status();
   try {
     return FromTable(path, toml::parse(*text, path));

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -27,12 +28,15 @@
 #include "daemon/config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/host/host.h"
+#include "daemon/jobs/end_hooks.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/server.h"
 #include "daemon/store/store.h"
 #include "daemon/telemetry/hub.h"
+
+extern char** environ;  // declared by no header of macOS
 
 namespace stageload {
 namespace {
@@ -56,6 +60,15 @@ sigset_t EndSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGHUP);
   return signals;
+}
+
+// This process's environment, "NAME=value".
+std::vector<std::string> ProcessVariables() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  return variables;
 }
 
 // Any thread may ask for the end; it comes as a signal would.
@@ -115,7 +128,7 @@ class Daemon {
   void Stop();
 
  private:
-  engine::Engine::Options EngineOptions(const core::Config& config, const Options& options);
+  engine::Engine::Options EngineOptions(const DaemonConfig& config, const Options& options);
   void StartThreads();
 
   std::optional<rpc::ListeningSocket> socket_;
@@ -125,6 +138,7 @@ class Daemon {
   std::mutex asked_host_mutex_;
   std::unique_ptr<host::Host> asked_host_ = host::NewLinuxHost({});
   std::optional<jobs::Jobs> jobs_;
+  std::optional<jobs::EndHooks> hooks_;
   telemetry::Hub hub_{rpc::EncodeFrame};
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> exits_;
@@ -132,9 +146,10 @@ class Daemon {
   std::thread hub_thread_, exits_thread_, engine_thread_;
 };
 
-engine::Engine::Options Daemon::EngineOptions(const core::Config& config, const Options& options) {
+engine::Engine::Options Daemon::EngineOptions(const DaemonConfig& config, const Options& options) {
   engine::Engine::Options out;
-  out.config = config;
+  out.config = config.core;
+  out.keep_history = config.keep_history;
   out.config.dry_run = options.dry_run;
   out.idle_exit = options.idle_exit;
   out.on_idle = [] {
@@ -142,11 +157,18 @@ engine::Engine::Options Daemon::EngineOptions(const core::Config& config, const 
     AskToEnd();
   };
   out.on_event = LogEvent;
+  hooks_.emplace(jobs::EndHooks::Options{.on_end = config.on_end,
+                                         .environment = ProcessVariables(),
+                                         .on_failure = [](core::JobId id, const std::string& text) {
+                                           spdlog::warn("hook_failed job={} {}", core::Value(id),
+                                                        text);
+                                         }});
+  out.on_end = [this](const core::JobRecord& record) { hooks_->Post(record); };
   return out;
 }
 
 absl::Status Daemon::Start(const Paths& paths, const Options& options) {
-  const absl::StatusOr<core::Config> config = LoadConfig(paths.config);
+  const absl::StatusOr<DaemonConfig> config = LoadConfig(paths.config);
   if (!config.ok()) return config.status();
   const absl::StatusOr<std::string> shim = ShimPath();
   if (!shim.ok()) return shim.status();
@@ -209,6 +231,7 @@ void Daemon::Stop() {
   engine_->Stop();  // answers everybody who waits
   server_->Stop(kShutdownWithin);
   engine_thread_.join();
+  hooks_.reset();
   exits_->Stop();
   exits_thread_.join();
   hub_.Stop();

@@ -92,4 +92,14 @@ absl::StatusOr<absl::Time> ParseBeginTime(const std::string& text, absl::Time no
   return *time;
 }
 
+absl::StatusOr<absl::Time> ParsePastTime(const std::string& text, absl::Time now,
+                                         absl::TimeZone zone) {
+  const std::optional<absl::Time> time =
+      HoldsATime(text) ? Moment(text, zone) : std::optional<absl::Time>();
+  if (time && *time <= now) return *time;
+  return absl::InvalidArgumentError(
+      absl::StrCat(About(text, time ? "has not come yet" : "is no time"),
+                   "; write for example 2h (ago) or 2026-11-30T22:00"));
+}
+
 }  // namespace stageload::ctl

@@ -1,4 +1,4 @@
-// The moment that --begin names, from how people write one.
+// The moment that --begin or --since names, from how people write one.
 //
 // Threading: pure functions.
 #ifndef STAGELOAD_CLIENT_CTL_BEGIN_TIME_H_
@@ -18,6 +18,9 @@ namespace stageload::ctl {
 // a right one; so does a moment that has passed.
 absl::StatusOr<absl::Time> ParseBeginTime(const std::string& text, absl::Time now,
                                           absl::TimeZone zone);
+// The same of moments with a date, which must have passed.
+absl::StatusOr<absl::Time> ParsePastTime(const std::string& text, absl::Time now,
+                                         absl::TimeZone zone);
 
 }  // namespace stageload::ctl
 

@@ -35,14 +35,17 @@ absl::StatusOr<std::vector<std::int64_t>> WhatToForget(const Connection& connect
                                                        const std::vector<std::int64_t>& named,
                                                        bool completed) {
   if (!named.empty()) return named;
-  std::vector<v1::JobState> states = {v1::JOB_STATE_COMPLETED};
+  v1::ListJobsRequest request;
+  request.add_states(v1::JOB_STATE_COMPLETED);
   for (int state = v1::JOB_STATE_FAILED; !completed && state <= v1::JOB_STATE_UNKNOWN; ++state) {
-    states.push_back(static_cast<v1::JobState>(state));
+    request.add_states(static_cast<v1::JobState>(state));
   }
-  const absl::StatusOr<std::vector<v1::Job>> jobs = ListJobs(connection, states);
-  if (!jobs.ok()) return jobs.status();
   std::vector<std::int64_t> ids;
-  for (const v1::Job& job : *jobs) ids.push_back(job.id());
+  const absl::Status status = ListJobs(connection, request, [&ids](const v1::Job& job) {
+    ids.push_back(job.id());
+    return true;
+  });
+  if (!status.ok()) return status;
   return ids;
 }
 

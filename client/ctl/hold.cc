@@ -1,11 +1,27 @@
-// stageloadctl hold: waiting jobs wait on, whatever room there is, until they are released.
+// stageloadctl hold: waiting jobs, or the whole queue, wait on, whatever room there is, until they
+// are released.
+#include <memory>
+#include <string>
+
 #include "client/ctl/job_control.h"
 
 namespace stageload::ctl {
 
 void AddHold(CLI::App& app, Invocation& invocation) {
-  AddJobControl(app, invocation, "hold", "keep waiting jobs from starting until they are released",
-                CallFor<v1::HoldJobRequest, v1::HoldJobResponse>(&v1::JobService::Stub::HoldJob));
+  const auto reason = std::make_shared<std::string>();
+  CLI::App* command = AddJobControl(
+      app, invocation, "hold", "keep waiting jobs from starting until they are released",
+      CallFor<v1::HoldJobRequest, v1::HoldJobResponse>(&v1::JobService::Stub::HoldJob),
+      [reason](const Connection& connection) {
+        v1::HoldQueueRequest request;
+        request.set_reason(*reason);
+        return CallJobs<v1::HoldQueueRequest, v1::HoldQueueResponse>(
+                   connection, &v1::JobService::Stub::HoldQueue, request)
+            .status();
+      });
+  command->add_option("--reason", *reason, "with --queue: why, for those who look at the queue")
+      ->type_name("TEXT")
+      ->needs("--queue");
 }
 
 }  // namespace stageload::ctl

@@ -46,6 +46,8 @@ void AddRelease(CLI::App& app, Invocation& invocation);
 void AddSuspend(CLI::App& app, Invocation& invocation);
 void AddResume(CLI::App& app, Invocation& invocation);
 void AddRetry(CLI::App& app, Invocation& invocation);
+void AddUpdate(CLI::App& app, Invocation& invocation);
+void AddProfile(CLI::App& app, Invocation& invocation);
 void AddClear(CLI::App& app, Invocation& invocation);
 void AddStatus(CLI::App& app, Invocation& invocation);
 void AddWatch(CLI::App& app, Invocation& invocation);

@@ -15,6 +15,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> ids;
+  bool queue = false;
   bool json = false;
 };
 
@@ -38,17 +39,37 @@ int AskEach(const Invocation& invocation, const CLI::App& command, const Options
   return code;
 }
 
+int AskQueue(const Invocation& invocation, const QueueCall& call) {
+  const absl::StatusOr<Connection> connection = Connect(invocation.connect);
+  if (!connection.ok()) return Fail(connection.status());
+  const absl::Status status = call(*connection);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
 }  // namespace
 
-void AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
-                   const std::string& help, JobCall call) {
+CLI::App* AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
+                        const std::string& help, JobCall call, QueueCall queue_call) {
   CLI::App* command = app.add_subcommand(name, help);
   const auto options = std::make_shared<Options>();
-  command->add_option("ids", options->ids, "the jobs")->required()->type_name("ID");
+  CLI::Option* ids = command->add_option("ids", options->ids, "the jobs")->type_name("ID");
+  if (queue_call == nullptr) {
+    ids->required();
+  } else {
+    command->add_flag("--queue", options->queue, "the whole queue: all jobs, also those to come")
+        ->excludes(ids);
+  }
   command->add_flag("--json", options->json, "one document: {\"jobs\": [...]}, as they stand");
   command->callback([=, &invocation] {
-    invocation.action = [=, &invocation] { return AskEach(invocation, *command, *options, call); };
+    invocation.action = [=, &invocation] {
+      if (options->queue) return AskQueue(invocation, queue_call);
+      if (options->ids.empty()) {
+        return UsageError(invocation, *command, "name jobs by their ids, or the --queue");
+      }
+      return AskEach(invocation, *command, *options, call);
+    };
   });
+  return command;
 }
 
 }  // namespace stageload::ctl

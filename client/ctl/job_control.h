@@ -29,10 +29,13 @@ JobCall CallFor(JobMethod<Request, Response> method) {
   };
 }
 
+// Of the whole queue instead of jobs.
+using QueueCall = std::function<absl::Status(const Connection&)>;
+
 // Adds the command `name`, which makes `call` for each id that is given: all of them are asked,
-// also after one that failed, and the exit code is the highest.
-void AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
-                   const std::string& help, JobCall call);
+// also after one that failed, and the exit code is the highest. With `queue_call` it has --queue.
+CLI::App* AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
+                        const std::string& help, JobCall call, QueueCall queue_call = nullptr);
 
 }  // namespace stageload::ctl
 

@@ -1,30 +1,35 @@
 #include "client/ctl/job_list.h"
 
-#include <utility>
+#include <cstdint>
+#include <set>
 
 #include "client/ctl/call.h"
 
 namespace stageload::ctl {
 namespace {
 
-constexpr int kPage = 1000;
+// The first page comes quickly, and none keeps the daemon from its other work for long.
+constexpr int kPage = 500;
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::Job>> ListJobs(const Connection& connection,
-                                              const std::vector<v1::JobState>& states) {
-  v1::ListJobsRequest request;
+absl::Status ListJobs(const Connection& connection, v1::ListJobsRequest request,
+                      const std::function<bool(const v1::Job&)>& each,
+                      std::optional<std::string>* queue_held) {
   request.set_page_size(kPage);
-  for (const v1::JobState state : states) request.add_states(state);
-  std::vector<v1::Job> jobs;
+  std::set<std::int64_t> seen;  // one that starts between two pages is in both
   do {
-    absl::StatusOr<v1::ListJobsResponse> page = CallJobs<v1::ListJobsRequest, v1::ListJobsResponse>(
-        connection, &v1::JobService::Stub::ListJobs, request);
+    const absl::StatusOr<v1::ListJobsResponse> page =
+        CallJobs<v1::ListJobsRequest, v1::ListJobsResponse>(
+            connection, &v1::JobService::Stub::ListJobs, request);
     if (!page.ok()) return page.status();
-    for (v1::Job& job : *page->mutable_jobs()) jobs.push_back(std::move(job));
+    if (queue_held != nullptr && page->has_queue_held()) *queue_held = page->queue_held();
+    for (const v1::Job& job : page->jobs()) {
+      if (seen.insert(job.id()).second && !each(job)) return absl::OkStatus();
+    }
     request.set_page_token(page->next_page_token());
   } while (!request.page_token().empty());
-  return jobs;
+  return absl::OkStatus();
 }
 
 }  // namespace stageload::ctl

@@ -1,20 +1,24 @@
-// All jobs of some states, however many pages they take.
+// Jobs, however many pages they take.
 //
 // Threading: one thread.
 #ifndef STAGELOAD_CLIENT_CTL_JOB_LIST_H_
 #define STAGELOAD_CLIENT_CTL_JOB_LIST_H_
 
-#include <vector>
+#include <functional>
+#include <optional>
+#include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "client/ctl/connection.h"
-#include "stageload/v1/job.pb.h"
+#include "stageload/v1/job_service.pb.h"
 
 namespace stageload::ctl {
 
-// Newest id first; no states means all.
-absl::StatusOr<std::vector<v1::Job>> ListJobs(const Connection& connection,
-                                              const std::vector<v1::JobState>& states);
+// Calls `each` with every job that the request asks for, each id once, until it says false. The
+// request's page size and token are ours. `queue_held`, if given, gets why the whole queue is held.
+absl::Status ListJobs(const Connection& connection, v1::ListJobsRequest request,
+                      const std::function<bool(const v1::Job&)>& each,
+                      std::optional<std::string>* queue_held = nullptr);
 
 }  // namespace stageload::ctl
 

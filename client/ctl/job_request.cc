@@ -41,16 +41,16 @@ absl::StatusOr<std::string> WorkingDirectory(const std::string& cwd) {
   return folder;
 }
 
-absl::StatusOr<std::vector<std::string>> Environment(const std::vector<std::string>& changes) {
-  std::vector<std::string> environment = OwnEnvironment();
+absl::StatusOr<std::vector<std::string>> Variables(const std::vector<std::string>& changes) {
+  std::vector<std::string> variables;
   for (const std::string& change : changes) {
     const std::size_t equals = change.find('=');
     if (equals == std::string::npos || equals == 0) {
       return absl::InvalidArgumentError(absl::StrCat("--env: \"", change, "\": not NAME=value"));
     }
-    SetVariable(environment, change.substr(0, equals), change.substr(equals + 1));
+    SetVariable(variables, change.substr(0, equals), change.substr(equals + 1));
   }
-  return environment;
+  return variables;
 }
 
 std::uint32_t CurrentUmask() {
@@ -73,6 +73,7 @@ void AddLimits(v1::SubmitJobRequest& request) {
 
 absl::StatusOr<v1::Terms> TermsOf(const JobOptions& options) {
   absl::StatusOr<v1::Terms> terms = ToTerms(options.admission);
+  if (terms.ok()) terms->set_held(options.hold);
   if (!terms.ok() || !options.begin) return terms;
   const absl::StatusOr<absl::Time> begin =
       ParseBeginTime(*options.begin, absl::Now(), absl::LocalTimeZone());
@@ -85,6 +86,7 @@ absl::Status CheckSize(const v1::SubmitJobRequest& request) {
   std::size_t size = 0;
   for (const auto& argument : request.arguments()) size += argument.size() + 1;
   for (const auto& variable : request.environment()) size += variable.size() + 1;
+  for (const auto& variable : request.variables()) size += variable.size() + 1;
   if (Bytes::FromUnsigned(size) <= kLargestCommand) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("arguments and environment take ", FormatBytes(Bytes::FromUnsigned(size)),
@@ -105,6 +107,10 @@ void AddJobOptions(CLI::App& command, JobOptions& options) {
   command.add_option("--env", options.env, "set a variable over this environment; may be repeated")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  command.add_flag("--hold", options.hold, "wait until `release ID`, whatever room there is");
+  command.add_flag("--requeue", options.requeue,
+                   "when the machine goes down under it, wait again (held) instead of NODE_FAIL");
+  command.add_flag("--notify", options.notify, "show a desktop notification when it has ended");
 }
 
 absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
@@ -118,16 +124,19 @@ absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
   if (!terms.ok()) return terms.status();
   absl::StatusOr<std::string> folder = WorkingDirectory(options.cwd);
   if (!folder.ok()) return folder.status();
-  const absl::StatusOr<std::vector<std::string>> environment = Environment(options.env);
-  if (!environment.ok()) return environment.status();
+  const absl::StatusOr<std::vector<std::string>> variables = Variables(options.env);
+  if (!variables.ok()) return variables.status();
 
   v1::SubmitJobRequest request;
   for (const std::string& word : command) request.add_arguments(word);
   request.set_working_directory(*folder);
-  for (const std::string& variable : *environment) request.add_environment(variable);
+  for (const std::string& variable : OwnEnvironment()) request.add_environment(variable);
+  for (const std::string& variable : *variables) request.add_variables(variable);
   request.set_name(options.admission.name);
   *request.mutable_policy() = *std::move(policy);
   *request.mutable_terms() = *std::move(terms);
+  request.set_requeue(options.requeue);
+  request.set_notify(options.notify);
   request.set_umask(CurrentUmask());
   AddLimits(request);
   if (absl::Status status = CheckSize(request); !status.ok()) return status;

@@ -21,6 +21,9 @@ struct JobOptions {
   std::optional<std::string> begin;
   std::string cwd;               // empty is the working directory
   std::vector<std::string> env;  // "NAME=value" over the environment
+  bool hold = false;
+  bool requeue = false;
+  bool notify = false;
 };
 
 void AddJobOptions(CLI::App& command, JobOptions& options);

@@ -1,9 +1,7 @@
 // Columns and order of the queue.
 #include "client/ctl/job_table.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
@@ -36,13 +34,6 @@ std::string ChargeOfBudget(const v1::Job& job) {
       SizeOrDash(job.policy().has_swap_budget_bytes(), job.policy().swap_budget_bytes()));
 }
 
-// Group, then the order within it.
-std::tuple<int, std::int64_t, std::int64_t> Rank(const v1::Job& job) {
-  if (job.state() == v1::JOB_STATE_PENDING) return {0, job.queue_position(), job.id()};
-  if (!IsEnd(job.state())) return {1, 0, job.id()};
-  return {2, 0, -job.id()};
-}
-
 }  // namespace
 
 std::string SizeOrDash(bool present, std::int64_t bytes) {
@@ -62,11 +53,6 @@ Colour ColourOf(v1::JobState state) {
     default:
       return Colour::kRed;
   }
-}
-
-void SortForQueue(std::vector<v1::Job>& jobs) {
-  std::sort(jobs.begin(), jobs.end(),
-            [](const v1::Job& a, const v1::Job& b) { return Rank(a) < Rank(b); });
 }
 
 Table JobTable(const std::vector<v1::Job>& jobs) {

@@ -12,9 +12,6 @@
 
 namespace stageload::ctl {
 
-// Waiting ones by their place in the queue, then running ones by id, then ended ones, newest first.
-void SortForQueue(std::vector<v1::Job>& jobs);
-
 Table JobTable(const std::vector<v1::Job>& jobs);
 
 Colour ColourOf(v1::JobState state);

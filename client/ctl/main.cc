@@ -45,9 +45,11 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddSuspend(app, invocation);
   AddResume(app, invocation);
   AddRetry(app, invocation);
+  AddUpdate(app, invocation);
   AddClear(app, invocation);
   AddStatus(app, invocation);
   AddWatch(app, invocation);
+  AddProfile(app, invocation);
   AddSimulate(app, invocation);
   AddDaemon(app, invocation);
   AddVersion(app, invocation);

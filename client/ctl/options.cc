@@ -68,12 +68,6 @@ absl::Status ReadSizes(const AdmissionOptions& options, v1::Policy& policy) {
                      [&](Bytes size) { policy.set_swap_limit_bytes(size.count()); }));
   if (options.memory == kAuto) {
     policy.set_memory_auto(true);
-    // Else it would never declare anything.
-    if (options.profile.empty() && options.name.empty()) {
-      status.Update(absl::InvalidArgumentError(
-          "--memory auto: needs a --profile or a --name, under which what its runs have needed is "
-          "remembered"));
-    }
     return status;
   }
   status.Update(Read("--memory", options.memory, ParseBytes,
@@ -93,18 +87,28 @@ absl::Status ReadTimes(const AdmissionOptions& options, v1::Policy& policy) {
   read("--grace", options.grace, ParseDuration, &v1::Policy::set_grace_ns);
   read("--time", options.time_limit, ParseTimeLimit, &v1::Policy::set_time_limit_ns);
   read("--quiet-for", options.quiet_for, ParseDuration, &v1::Policy::set_quiet_for_ns);
-  if (options.quiet_for && options.busy.empty()) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("--quiet-for ", *options.quiet_for,
-                     ": needs a --busy PATTERN, the programs that are to be quiet")));
-  }
   return status;
+}
+
+// What makes no sense without another option.
+absl::Status CheckCompany(const AdmissionOptions& options) {
+  if (options.memory == kAuto && options.profile.empty() && options.name.empty()) {
+    return absl::InvalidArgumentError(  // it would never declare anything
+        "--memory auto: needs a --profile or a --name, under which what its runs have needed is "
+        "remembered");
+  }
+  if (options.quiet_for && options.busy.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--quiet-for ", *options.quiet_for,
+                     ": needs a --busy PATTERN, the programs that are to be quiet"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
-                         const std::string& default_start_timeout) {
+void AddPolicyOptions(CLI::App& command, AdmissionOptions& options,
+                      const std::string& default_start_timeout) {
   const auto add = [&](const char* name, auto& value, const char* type, const std::string& help) {
     return command.add_option(name, value, help)->type_name(type)->group(kAdmission);
   };
@@ -131,11 +135,21 @@ void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
   add("--quiet-for", options.quiet_for, "DUR",
       "with --busy: wait for so long after the last that matched (1m)");
   add("--start-timeout", options.start_timeout, "DUR",
-      absl::StrCat("give up after waiting this long for room (", default_start_timeout, ")"));
+      absl::StrCat("give up after waiting this long for room",
+                   default_start_timeout.empty() ? "" : " (", default_start_timeout,
+                   default_start_timeout.empty() ? "" : ")"));
   add("--time", options.time_limit, "DUR",
       "stop it after running for so long, not counting time asleep or suspended (no limit)");
   add("--priority", options.priority, "N", "-1000 to 1000; higher goes first (0)");
   add("--grace", options.grace, "DUR", "from SIGTERM to SIGKILL when it is stopped (5s)");
+}
+
+void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
+                         const std::string& default_start_timeout) {
+  AddPolicyOptions(command, options, default_start_timeout);
+  const auto add = [&](const char* name, auto& value, const char* type, const std::string& help) {
+    return command.add_option(name, value, help)->type_name(type)->group(kAdmission);
+  };
   add("--after", options.after, "ID[,ID...]",
       "start once these jobs have completed; cancelled when one of them fails. May be repeated")
       ->allow_extra_args(false);
@@ -147,6 +161,13 @@ void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
 }
 
 absl::StatusOr<v1::Policy> ToPolicy(const AdmissionOptions& options) {
+  absl::StatusOr<v1::Policy> policy = ToPolicyChange(options);
+  if (!policy.ok()) return policy;
+  if (absl::Status status = CheckCompany(options); !status.ok()) return status;
+  return policy;
+}
+
+absl::StatusOr<v1::Policy> ToPolicyChange(const AdmissionOptions& options) {
   v1::Policy policy;
   absl::Status status = ReadSizes(options, policy);
   status.Update(Read("--wait-free", options.wait_free, ParsePercent,
@@ -186,6 +207,7 @@ absl::Status AboutOption(const std::string& option, const absl::Status& status) 
 absl::Status NamingOptions(const absl::Status& status) {
   static constexpr std::pair<const char*, const char*> kOptions[] = {
       {"after", "--after"},
+      {"variables", "--env"},
       {"name", "--name"},
       {"policy.busy_patterns", "--busy"},
       {"policy.grace_ns", "--grace"},

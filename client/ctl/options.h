@@ -38,12 +38,17 @@ struct AdmissionOptions {
   std::vector<std::string> after;  // ids, and lists of them: "3", "4,5"
 };
 
-// `default_start_timeout` is only for the help: "30m", "none".
+// `default_start_timeout` is only for the help: "30m", "none", or empty.
 void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
                          const std::string& default_start_timeout);
+// Those of them that make up a Policy.
+void AddPolicyOptions(CLI::App& command, AdmissionOptions& options,
+                      const std::string& default_start_timeout);
 
 // InvalidArgument names the option: `--swap-budget: size "8X": unknown unit ...`.
 absl::StatusOr<v1::Policy> ToPolicy(const AdmissionOptions& options);
+// Of a job that is there: what makes sense only with other options may go with what it has.
+absl::StatusOr<v1::Policy> ToPolicyChange(const AdmissionOptions& options);
 absl::StatusOr<v1::Terms> ToTerms(const AdmissionOptions& options);
 
 // `status` with the option in front; keeps its code.

@@ -104,6 +104,18 @@ void AddStanding(const v1::Job& job, Fields& fields) {
   }
 }
 
+// "12m  MEMORY: needs 10 GiB, ..." for each thing that it has waited for.
+void AddWaited(const v1::Job& job, Fields& fields) {
+  const char* label = job.state() == v1::JOB_STATE_PENDING ? "waited so far" : "waited for";
+  for (const v1::Waited& waited : job.waited()) {
+    std::string line =
+        absl::StrCat(FormatSpan(absl::Nanoseconds(waited.time_ns())), "  ", Word(waited.kind()));
+    if (!waited.text().empty()) absl::StrAppend(&line, ": ", std::string(waited.text()));
+    fields.Add(label, std::move(line));
+    label = "";
+  }
+}
+
 void AddTerms(const v1::Job& job, Fields& fields) {
   fields.Add("group", std::string(job.group()));
   fields.Add("profile", std::string(job.profile()));
@@ -118,6 +130,8 @@ void AddTerms(const v1::Job& job, Fields& fields) {
                                 absl::LocalTimeZone()));
   }
   if (job.held()) fields.Add("held", "until a user releases it");
+  if (job.requeue()) fields.Add("requeue", "waits again, held, if the machine goes down under it");
+  if (job.notify()) fields.Add("notify", "a desktop notification shows its end");
   const char* label = "busy";
   for (const std::string& pattern : job.policy().busy_patterns()) {
     fields.Add(label, pattern);
@@ -134,7 +148,10 @@ void AddCommand(const v1::Job& job, Fields& fields) {
   fields.Add("log", std::string(job.log_directory()));
   if (job.has_pid()) fields.Add("pid", absl::StrCat(job.pid()));
   fields.Add("submitted", WallTime(job.submit_time_ns()));
-  if (job.has_start_time_ns()) fields.Add("started", WallTime(job.start_time_ns()));
+  if (job.has_start_time_ns()) {
+    fields.Add("started", WallTime(job.start_time_ns()));
+    fields.Add("waited", FormatSpan(absl::Nanoseconds(job.start_time_ns() - job.submit_time_ns())));
+  }
   if (job.has_end_time_ns()) fields.Add("ended", WallTime(job.end_time_ns()));
   if (job.has_start_time_ns() && job.has_end_time_ns()) {
     fields.Add("ran for", FormatSpan(absl::Nanoseconds(job.end_time_ns() - job.start_time_ns())));
@@ -175,6 +192,7 @@ int Show(const Invocation& invocation, const CLI::App& command, const Options& o
   if (options.json) return Out(Document(ToJson(*job))) ? kExitOk : kExitOther;
   Fields fields;
   AddStanding(*job, fields);
+  AddWaited(*job, fields);
   AddTerms(*job, fields);
   AddCommand(*job, fields);
   AddMemory(*job, fields);

@@ -1,5 +1,6 @@
 #include "daemon/core/job.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace stageload::core {
@@ -62,6 +63,22 @@ const char* Name(Reason reason) {
       return "SUSPENDED";
   }
   return "?";
+}
+
+std::vector<std::string> WholeEnvironment(const JobSpec& spec) {
+  std::vector<std::string> whole = spec.environment;
+  for (const std::string& variable : spec.variables) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    const auto same = std::find_if(whole.begin(), whole.end(), [&name](const std::string& other) {
+      return other.compare(0, name.size(), name) == 0;
+    });
+    if (same != whole.end()) {
+      *same = variable;
+    } else {
+      whole.push_back(variable);
+    }
+  }
+  return whole;
 }
 
 std::string DisplayCommand(const std::vector<std::string>& argv) {

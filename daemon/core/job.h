@@ -72,11 +72,15 @@ struct Outcome {
 struct JobSpec {
   std::vector<std::string> argv;         // argv[0] is looked up in the job's own PATH
   std::string working_directory;         // absolute
-  std::vector<std::string> environment;  // "NAME=value"; the whole of it
+  std::vector<std::string> environment;  // "NAME=value"; may be that of many jobs
+  std::vector<std::string> variables;    // likewise, over it
   std::uint32_t umask = 022;
   // Soft limits by RLIMIT_* number of this platform.
   std::vector<std::pair<int, std::uint64_t>> soft_limits;
 };
+
+// What the job finds around it: `environment` with `variables` in their places or behind it.
+std::vector<std::string> WholeEnvironment(const JobSpec& spec);
 
 // "python train.py": argv joined for display, cut at 4 KiB.
 std::string DisplayCommand(const std::vector<std::string>& argv);

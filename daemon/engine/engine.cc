@@ -617,11 +617,13 @@ bool Engine::Impl::StillThere(const core::ProcessIdentity& identity) const {
 void Engine::Impl::StartJob(JobId id) {
   const core::JobRecord* record = core_->Find(id);
   if (record == nullptr || !core::IsActive(record->state)) return;
-  const absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
+  absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
   if (!spec.ok()) {
     return Feed(core::StartFailed{
         id, absl::StrCat("read what to run: ", std::string(spec.status().message()))});
   }
+  spec->environment = core::WholeEnvironment(*spec);
+  spec->variables.clear();
   const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);
   if (absl::IsAlreadyExists(pid.status())) return AdoptJob(core::JobRecord(*record));
   if (!pid.ok()) return Feed(core::StartFailed{id, std::string(pid.status().message())});

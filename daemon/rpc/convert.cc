@@ -63,21 +63,23 @@ absl::Status CheckArguments(const char* field,
   return CheckNoNul(field, arguments);
 }
 
-absl::Status CheckEnvironment(const v1::SubmitJobRequest& request) {
-  for (const std::string& variable : request.environment()) {
+absl::Status CheckVariables(const char* field,
+                            const google::protobuf::RepeatedPtrField<std::string>& variables) {
+  for (const std::string& variable : variables) {
     const std::size_t equals = variable.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return Invalid("environment", absl::StrCat("\"", ToUtf8(variable.substr(0, 100)),
-                                                 "\" is not of the form NAME=value"));
+      return Invalid(field, absl::StrCat("\"", ToUtf8(variable.substr(0, 100)),
+                                         "\" is not of the form NAME=value"));
     }
   }
-  return CheckNoNul("environment", request.environment());
+  return CheckNoNul(field, variables);
 }
 
 absl::Status CheckSize(const v1::SubmitJobRequest& request) {
   Bytes size;
   for (const std::string& s : request.arguments()) size += Bytes(static_cast<int>(s.size()) + 1);
   for (const std::string& s : request.environment()) size += Bytes(static_cast<int>(s.size()) + 1);
+  for (const std::string& s : request.variables()) size += Bytes(static_cast<int>(s.size()) + 1);
   if (size <= kMaxSpec) return absl::OkStatus();
   return Invalid("arguments", absl::StrCat("arguments and environment take ", size.count(),
                                            " bytes, the limit is ", kMaxSpec.count(), " (",
@@ -97,14 +99,17 @@ absl::Status CheckFolder(const std::string& folder) {
 
 absl::StatusOr<core::JobSpec> ToSpec(const v1::SubmitJobRequest& request) {
   for (const absl::Status& status :
-       {CheckArguments("arguments", request.arguments()), CheckEnvironment(request),
-        CheckFolder(request.working_directory()), CheckSize(request)}) {
+       {CheckArguments("arguments", request.arguments()),
+        CheckVariables("environment", request.environment()),
+        CheckVariables("variables", request.variables()), CheckFolder(request.working_directory()),
+        CheckSize(request)}) {
     if (!status.ok()) return status;
   }
   core::JobSpec spec;
   spec.argv.assign(request.arguments().begin(), request.arguments().end());
   spec.working_directory = request.working_directory();
   spec.environment.assign(request.environment().begin(), request.environment().end());
+  spec.variables.assign(request.variables().begin(), request.variables().end());
   if (request.has_umask()) {
     if (request.umask() > 0777) {
       return Invalid("umask", absl::StrCat(request.umask(), " is above 0777 (511)"));

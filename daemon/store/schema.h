@@ -128,10 +128,13 @@ CREATE TABLE settings (
   value TEXT NOT NULL
 );
 )sql",
-    // What a job waited for, and who wants to hear of its end.
+    // What a job waited for, who wants to hear of its end, and what sets it apart from others of
+    // one
+    // environment.
     R"sql(
 ALTER TABLE jobs ADD COLUMN notify INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN waited BLOB NOT NULL DEFAULT x'';
+ALTER TABLE specs ADD COLUMN variables BLOB NOT NULL DEFAULT x'';
 )sql",
 };
 
@@ -175,10 +178,10 @@ inline constexpr char kFindEnvironment[] =
 inline constexpr char kInsertEnvironment[] =
     "INSERT INTO environments (hash, content) VALUES (?, ?)";
 inline constexpr char kInsertSpec[] =
-    "INSERT INTO specs (job, argv, working_directory, environment, umask, soft_limits) "
-    "VALUES (?, ?, ?, ?, ?, ?)";
+    "INSERT INTO specs (job, argv, working_directory, environment, umask, soft_limits, variables) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)";
 inline constexpr char kSelectSpec[] =
-    "SELECT argv, working_directory, content, umask, soft_limits FROM specs "
+    "SELECT argv, working_directory, content, umask, soft_limits, variables FROM specs "
     "JOIN environments ON environments.id = specs.environment WHERE job = ?";
 inline constexpr char kDropSpec[] = "DELETE FROM specs WHERE job = ?";
 

@@ -192,6 +192,8 @@ absl::Status Store::Database::AddSpec(core::JobId id, const core::JobSpec& spec)
   if (!argv.ok()) return argv.status();
   const absl::StatusOr<std::string> environment = JoinEntries(spec.environment);
   if (!environment.ok()) return environment.status();
+  const absl::StatusOr<std::string> variables = JoinEntries(spec.variables);
+  if (!variables.ok()) return variables.status();
   const std::string limits = JoinLimits(spec.soft_limits);
   const std::int64_t environment_id = EnvironmentId(*environment);
   Use insert(insert_spec_);
@@ -201,6 +203,7 @@ absl::Status Store::Database::AddSpec(core::JobId id, const core::JobSpec& spec)
   insert->bind(4, environment_id);
   insert->bind(5, static_cast<std::int64_t>(spec.umask));
   BindBytes(*insert, 6, limits);
+  BindBytes(*insert, 7, *variables);
   insert->exec();
   return absl::OkStatus();
 }
@@ -334,6 +337,7 @@ std::optional<core::JobSpec> Store::Database::Spec(core::JobId id) {
   spec.environment = SplitEntries(select->getColumn(2).getString());
   spec.umask = static_cast<std::uint32_t>(select->getColumn(3).getInt64());
   spec.soft_limits = SplitLimits(select->getColumn(4).getString());
+  spec.variables = SplitEntries(select->getColumn(5).getString());
   return spec;
 }
 

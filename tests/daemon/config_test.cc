@@ -19,7 +19,7 @@ using ::testing::Pair;
 
 class ConfigTest : public testing::Test {
  protected:
-  absl::StatusOr<core::Config> Load(const std::string& text) {
+  absl::StatusOr<DaemonConfig> Load(const std::string& text) {
     std::ofstream(folder_ + "/config.toml") << text;
     return LoadConfig(folder_ + "/config.toml");
   }
@@ -36,8 +36,8 @@ class ConfigTest : public testing::Test {
 TEST_F(ConfigTest, NoFileAndAnEmptyFileGiveTheDefaults) {
   const auto none = LoadConfig(folder_ + "/config.toml");
   ASSERT_TRUE(none.ok()) << none.status();
-  EXPECT_EQ(none->reserve_fraction, 0.10);
-  EXPECT_FALSE(none->memory_pool);
+  EXPECT_EQ(none->core.reserve_fraction, 0.10);
+  EXPECT_FALSE(none->core.memory_pool);
   EXPECT_TRUE(Load("").ok());
   EXPECT_TRUE(Load("# nothing\n").ok());
 }
@@ -46,27 +46,30 @@ TEST_F(ConfigTest, ReadsEveryKey) {
   const auto config = Load(
       "memory_pool = \"2.5G\"\nreserve = 1073741824\nreserve_percent = 12.5\n"
       "max_pressure = \"warn\"\nmax_queued = 7\nmax_bypass = 3\nsettle = \"20s\"\n"
+      "keep_history = \"7d\"\non_end = \"say done\"\n"
       "anonymous_credit = 0.25\ngroup_limits = { gpu = 1, \"the net\" = 3 }\n");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->memory_pool, MiB(2560));
-  EXPECT_EQ(config->reserve, GiB(1));
-  EXPECT_EQ(config->reserve_fraction, 0.125);
-  EXPECT_EQ(config->max_pressure, core::Pressure::kWarn);
-  EXPECT_EQ(config->max_queued, 7);
-  EXPECT_EQ(config->max_bypass, 3);
-  EXPECT_EQ(config->settle, absl::Seconds(20));
-  EXPECT_EQ(config->anonymous_credit, 0.25);
-  EXPECT_THAT(config->group_limits, ElementsAre(Pair("gpu", 1), Pair("the net", 3)));
-  EXPECT_FALSE(config->dry_run) << "only a flag says so";
+  EXPECT_EQ(config->core.memory_pool, MiB(2560));
+  EXPECT_EQ(config->core.reserve, GiB(1));
+  EXPECT_EQ(config->core.reserve_fraction, 0.125);
+  EXPECT_EQ(config->core.max_pressure, core::Pressure::kWarn);
+  EXPECT_EQ(config->core.max_queued, 7);
+  EXPECT_EQ(config->core.max_bypass, 3);
+  EXPECT_EQ(config->core.settle, absl::Seconds(20));
+  EXPECT_EQ(config->core.anonymous_credit, 0.25);
+  EXPECT_THAT(config->core.group_limits, ElementsAre(Pair("gpu", 1), Pair("the net", 3)));
+  EXPECT_EQ(config->keep_history, absl::Hours(7 * 24));
+  EXPECT_EQ(config->on_end, "say done");
+  EXPECT_FALSE(config->core.dry_run) << "only a flag says so";
 }
 
 TEST_F(ConfigTest, WhatIsNotSaidKeepsItsDefault) {
   const auto config = Load("max_queued = 7\n");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->max_bypass, 5);
-  EXPECT_EQ(config->settle, absl::Seconds(15));
-  EXPECT_EQ(config->anonymous_credit, 0);
-  EXPECT_THAT(config->group_limits, IsEmpty());
+  EXPECT_EQ(config->core.max_bypass, 5);
+  EXPECT_EQ(config->core.settle, absl::Seconds(15));
+  EXPECT_EQ(config->core.anonymous_credit, 0);
+  EXPECT_THAT(config->core.group_limits, IsEmpty());
 }
 
 TEST_F(ConfigTest, TheEndsOfEachRangeAreTaken) {
@@ -74,19 +77,19 @@ TEST_F(ConfigTest, TheEndsOfEachRangeAreTaken) {
       "max_bypass = 0\nsettle = \"0s\"\nanonymous_credit = 0\ngroup_limits = { a = 1 }\n"
       "reserve_percent = 0\nmax_queued = 1\n");
   ASSERT_TRUE(least.ok()) << least.status();
-  EXPECT_EQ(least->max_bypass, 0);
-  EXPECT_EQ(least->settle, absl::ZeroDuration());
+  EXPECT_EQ(least->core.max_bypass, 0);
+  EXPECT_EQ(least->core.settle, absl::ZeroDuration());
   const auto most = Load(
       "max_bypass = 1000\nanonymous_credit = 1\ngroup_limits = { a = 100000 }\n"
       "reserve_percent = 90\nmax_queued = 100000\n");
   ASSERT_TRUE(most.ok()) << most.status();
-  EXPECT_EQ(most->anonymous_credit, 1);
+  EXPECT_EQ(most->core.anonymous_credit, 1);
 }
 
 TEST_F(ConfigTest, GroupLimitsMayStandInATableOfTheirOwn) {
   const auto config = Load("max_queued = 7\n[group_limits]\ngpu = 2\n");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_THAT(config->group_limits, ElementsAre(Pair("gpu", 2)));
+  EXPECT_THAT(config->core.group_limits, ElementsAre(Pair("gpu", 2)));
 }
 
 TEST_F(ConfigTest, UnknownKeyIsRefusedWithItsLineAndTheKeysThereAre) {

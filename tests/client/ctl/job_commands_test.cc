@@ -46,7 +46,7 @@ TEST_F(JobCommandsTest, SubmitPrintsTheIdAndNothingElse) {
   EXPECT_THAT(seen.arguments(), ElementsAre("echo", "--x"));
   EXPECT_EQ(seen.policy().priority(), -3);
   EXPECT_FALSE(seen.policy().has_start_timeout_ns());
-  EXPECT_THAT(seen.environment(), testing::Contains("A=b c"));
+  EXPECT_THAT(seen.variables(), ElementsAre("A=b c"));
 }
 
 TEST_F(JobCommandsTest, SubmitSendsTheTermsAndRepeatedOptionsDoNotTakeTheCommand) {
@@ -145,9 +145,9 @@ TEST_F(JobCommandsTest, QueueReadsAllPagesIntoOneDocument) {
   EXPECT_EQ(result.code, 0);
   const json document = json::parse(result.out);
   ASSERT_EQ(document["jobs"].size(), 2U);
-  EXPECT_EQ(document["jobs"][0]["id"], 2);
-  EXPECT_EQ(document["jobs"][0]["state"], "FAILED");
-  EXPECT_EQ(document["jobs"][0]["exit_code"], 5);
+  EXPECT_EQ(document["jobs"][0]["id"], 1);
+  EXPECT_EQ(document["jobs"][1]["state"], "FAILED");
+  EXPECT_EQ(document["jobs"][1]["exit_code"], 5);
 }
 
 TEST_F(JobCommandsTest, ShowPrintsTheJobAndRefusesAnUnknownOne) {

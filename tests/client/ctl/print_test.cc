@@ -64,16 +64,6 @@ v1::Job Job(std::int64_t id, v1::JobState state, std::int64_t position = 0) {
   return job;
 }
 
-TEST(JobTable, ListsWhatWaitsFirstThenWhatRunsThenWhatEnded) {
-  std::vector<v1::Job> jobs{Job(1, v1::JOB_STATE_COMPLETED), Job(5, v1::JOB_STATE_PENDING, 2),
-                            Job(2, v1::JOB_STATE_RUNNING), Job(6, v1::JOB_STATE_PENDING, 1),
-                            Job(3, v1::JOB_STATE_FAILED)};
-  SortForQueue(jobs);
-  std::vector<std::int64_t> ids;
-  for (const v1::Job& job : jobs) ids.push_back(job.id());
-  EXPECT_THAT(ids, testing::ElementsAre(6, 5, 2, 3, 1));
-}
-
 TEST(JobTable, SaysWhatAWaitingJobNeeds) {
   v1::Job job = Job(8, v1::JOB_STATE_PENDING, 1);
   job.set_name("train");
