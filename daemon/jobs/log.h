@@ -29,12 +29,19 @@ struct LogPiece {
   // Of this stream (of both, for a reader of both), lost just before this piece: over the cap, or
   // not written because the disk was full.
   Bytes dropped;
+  // Likewise, left out before this piece, since it comes before the lines that were asked for. What
+  // was left out, dropped and read so far is where in the job's output the piece ends.
+  Bytes skipped;
 };
 
 class LogReader {
  public:
-  // `folder` is the job's folder; it need not hold a log yet.
-  LogReader(std::string folder, LogStream stream);
+  // `folder` is the job's folder; it need not hold a log yet. With `tail_lines` it begins with the
+  // last so many lines of what is there at the first Next(), ordered by where they end; what an
+  // output has put out after its last newline is a line, too. To find them it reads the newest
+  // segments, as many as they lie in, and keeps one chunk of them at a time.
+  LogReader(std::string folder, LogStream stream,
+            std::optional<std::int64_t> tail_lines = std::nullopt);
   ~LogReader();
   LogReader(LogReader&&) noexcept;
   LogReader& operator=(LogReader&&) noexcept;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/jobs/durable_file.h"
@@ -309,6 +311,156 @@ TEST_F(LogTest, ASegmentThatCannotBeMadeDropsOutputAndNothingElse) {
   EXPECT_EQ(writer.dropped(), Bytes(4));
   writer.Append(LogStream::kStdout, "kept", time_);
   EXPECT_EQ(writer.dropped(), Bytes(4));
+}
+
+// ---- The last lines ----
+
+class LogTailTest : public LogTest {
+ protected:
+  LogWriter Writer() const { return LogWriter(descriptor_.get(), MiB(1)); }
+  void Out(LogWriter& writer, const std::string& data) const {
+    writer.Append(LogStream::kStdout, data, time_);
+  }
+  void Err(LogWriter& writer, const std::string& data) const {
+    writer.Append(LogStream::kStderr, data, time_);
+  }
+  LogReader Tail(std::int64_t lines, LogStream stream = LogStream::kBoth) const {
+    return LogReader(folder_.path(), stream, lines);
+  }
+  std::string Last(std::int64_t lines, LogStream stream = LogStream::kBoth) const {
+    LogReader reader = Tail(lines, stream);
+    const Sum sum = ReadAll(reader);
+    EXPECT_EQ(sum.dropped, 0);
+    return sum.data;
+  }
+};
+
+TEST_F(LogTailTest, TheLastLinesOfOneOutputAreItsOwn) {
+  LogWriter writer = Writer();
+  Out(writer, "o1\no2\n");
+  Err(writer, "e1\n");
+  Out(writer, "o3\n");
+  Err(writer, "e2\n");
+  EXPECT_EQ(Last(2, LogStream::kStdout), "o2\no3\n");
+  EXPECT_EQ(Last(1, LogStream::kStderr), "e2\n");
+  EXPECT_EQ(Last(9, LogStream::kStderr), "e1\ne2\n");
+  EXPECT_EQ(Last(0, LogStream::kStdout), "");
+}
+
+TEST_F(LogTailTest, TheLastLinesOfBothAreThoseThatEndLast) {
+  LogWriter writer = Writer();
+  Out(writer, "o1\n");
+  Err(writer, "e1\ne2\n");
+  Out(writer, "o2\n");
+  EXPECT_EQ(Last(1), "o2\n");
+  EXPECT_EQ(Last(2), "e2\no2\n");
+  EXPECT_EQ(Last(3), "e1\ne2\no2\n");
+  EXPECT_EQ(Last(4), "o1\ne1\ne2\no2\n");
+  EXPECT_EQ(Last(5), "o1\ne1\ne2\no2\n");
+}
+
+TEST_F(LogTailTest, ALineIsGivenFromItsBeginAlsoWhenTheOtherOutputCameBetween) {
+  LogWriter writer = Writer();
+  Out(writer, "x\nbegin ");
+  Err(writer, "e1\n");
+  Out(writer, "end\n");
+  EXPECT_EQ(Last(1), "begin end\n");
+  EXPECT_EQ(Last(2), "begin e1\nend\n");
+}
+
+TEST_F(LogTailTest, WhatHasNoNewlineYetIsALineAndCountsWhereItStands) {
+  LogWriter writer = Writer();
+  Out(writer, "o1\nprogress 1 %");
+  EXPECT_EQ(Last(1), "progress 1 %");
+  EXPECT_EQ(Last(2), "o1\nprogress 1 %");
+  Err(writer, "e1\ne2\n");
+  EXPECT_EQ(Last(2), "e1\ne2\n");
+  EXPECT_EQ(Last(3), "progress 1 %e1\ne2\n");
+}
+
+TEST_F(LogTailTest, WhatComesAfterTheLookIsAllRead) {
+  LogWriter writer = Writer();
+  Out(writer, "o1\nhalf");
+  Err(writer, "e1\n");
+  LogReader one = Tail(1);
+  LogReader none = Tail(0);
+  EXPECT_EQ(ReadAll(one).data, "e1\n");
+  EXPECT_EQ(ReadAll(none).data, "");
+  Out(writer, " and half\n");
+  Err(writer, "e2\n");
+  EXPECT_EQ(ReadAll(one).data, " and half\ne2\n");
+  EXPECT_EQ(ReadAll(none).data, " and half\ne2\n");
+}
+
+TEST_F(LogTailTest, AnEmptyLogIsReadFromItsBeginOnceItIsThere) {
+  LogReader reader = Tail(3);
+  EXPECT_EQ(ReadAll(reader).data, "");
+  LogWriter writer = Writer();
+  Out(writer, "1\n2\n3\n4\n");
+  EXPECT_EQ(ReadAll(reader).data, "1\n2\n3\n4\n");
+}
+
+TEST_F(LogTailTest, WhatIsLeftOutIsToldApartFromWhatIsLost) {
+  LogWriter writer = Writer();
+  Out(writer, "o1\n");
+  Err(writer, "e1\n");
+  Out(writer, "o2\n");
+  LogReader both = Tail(1);
+  std::optional<LogPiece> piece = Next(both);
+  EXPECT_EQ(piece->skipped, Bytes(6));
+  EXPECT_EQ(piece->dropped, Bytes(0));
+  LogReader out = Tail(1, LogStream::kStdout);
+  piece = Next(out);
+  EXPECT_EQ(piece->skipped, Bytes(3));
+  EXPECT_EQ(piece->dropped, Bytes(0));
+}
+
+// The reader against one that holds the whole log in memory.
+TEST_F(LogTailTest, AnyNumberOfLinesIsFoundAcrossSegmentsAndRotation) {
+  LogWriter writer = Writer();
+  std::vector<std::pair<std::size_t, std::string>> lines;  // by their end; output, text
+  std::uint64_t random = 1;
+  const auto next = [&random] { return (random = random * 6364136223846793005 + 1) >> 33; };
+  std::array<std::string, 2> open;
+  for (int i = 0; i < 3000; ++i) {
+    const std::size_t output = next() % 4 == 0 ? 1 : 0;
+    std::string data(next() % 2000, static_cast<char>('a' + i % 26));
+    if (next() % 3 > 0) data += "\n";
+    if (data.empty()) continue;
+    output == 0 ? Out(writer, data) : Err(writer, data);
+    open[output] += data;
+    if (data.back() == '\n') lines.emplace_back(output, std::exchange(open[output], ""));
+  }
+  ASSERT_FALSE(std::filesystem::exists(Segment(0))) << "it has rotated";
+  Out(writer, "\n");
+  lines.emplace_back(0, open[0] + "\n");
+  Err(writer, "\n");
+  lines.emplace_back(1, open[1] + "\n");
+
+  for (const std::size_t count : {1, 2, 3, 5, 10, 50, 100, 200, 300, 400, 500}) {
+    std::array<std::string, 2> expected;
+    for (std::size_t i = lines.size() - count; i < lines.size(); ++i) {
+      expected[lines[i].first] += lines[i].second;
+    }
+    LogReader reader = Tail(static_cast<std::int64_t>(count));
+    std::array<std::string, 2> read;
+    while (const std::optional<LogPiece> piece = Next(reader)) {
+      EXPECT_EQ(piece->dropped, Bytes(0)) << count;
+      read[piece->stream == LogStream::kStderr ? 1 : 0] += piece->data;
+    }
+    EXPECT_TRUE(read == expected) << count << " lines: " << read[0].size() << " and "
+                                  << read[1].size() << " bytes instead of " << expected[0].size()
+                                  << " and " << expected[1].size();
+  }
+}
+
+TEST_F(LogTailTest, ALineWhoseBeginWasDroppedSaysHowMuchOfItIsMissing) {
+  LogWriter writer = Writer();
+  Out(writer, std::string(3'000'000, 'x'));
+  LogReader reader = Tail(1, LogStream::kStdout);
+  const Sum sum = ReadAll(reader);
+  EXPECT_GT(sum.dropped, 1'900'000);
+  EXPECT_EQ(sum.dropped + static_cast<std::int64_t>(sum.data.size()), 3'000'000);
 }
 
 }  // namespace
