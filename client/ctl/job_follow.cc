@@ -94,13 +94,14 @@ absl::StatusOr<v1::Job> AwaitOnce(const Connection& connection, std::int64_t id,
 }
 
 // How far a log was read, so that another daemon can go on from there: bytes of output, those that
-// were dropped included.
+// were dropped or left out included.
 class LogPosition {
  public:
   void Restart() { cursor_ = 0; }
+  bool started() const { return seen_ > 0; }
   // Leaves of `piece` what was not seen yet; false when all of it was.
   bool Unseen(v1::ReadLogsResponse& piece) {
-    cursor_ += piece.dropped_bytes();
+    cursor_ += piece.skipped_bytes() + piece.dropped_bytes();
     if (cursor_ <= seen_) piece.set_dropped_bytes(0);
     const auto size = static_cast<std::int64_t>(piece.data().size());
     const std::int64_t known = std::clamp<std::int64_t>(seen_ - cursor_, 0, size);
@@ -116,9 +117,11 @@ class LogPosition {
   std::int64_t seen_ = 0;    // of all
 };
 
-absl::Status ReadOnce(const Connection& connection, const v1::ReadLogsRequest& request,
+absl::Status ReadOnce(const Connection& connection, v1::ReadLogsRequest request,
                       LogPosition& position,
                       const std::function<bool(const v1::ReadLogsResponse&)>& sink) {
+  // Other lines are the last ones by now; what comes before those that were read is passed over.
+  if (position.started()) request.clear_tail_lines();
   grpc::ClientContext context;
   const auto stub = v1::JobService::NewStub(connection.channel);
   const auto reader = stub->ReadLogs(&context, request);

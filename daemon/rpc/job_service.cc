@@ -31,12 +31,6 @@ grpc::ServerUnaryReactor* Control(engine::Engine* engine, engine::Engine::Reques
   return reactor;
 }
 
-jobs::LogStream ToLogStream(v1::LogStream stream) {
-  if (stream == v1::LOG_STREAM_STDOUT) return jobs::LogStream::kStdout;
-  if (stream == v1::LOG_STREAM_STDERR) return jobs::LogStream::kStderr;
-  return jobs::LogStream::kBoth;
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* context,
@@ -213,7 +207,9 @@ grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobService::ReadLogs(
     grpc::CallbackServerContext*, const v1::ReadLogsRequest* request) {
   const absl::StatusOr<core::JobId> id = ToJobId(request->id());
   if (!id.ok()) return FailStream<v1::ReadLogsResponse>(id.status());
-  return StreamLog(parts_.engine, streams_, *id, ToLogStream(request->stream()), request->follow());
+  const absl::StatusOr<LogQuery> query = ToLogQuery(*request);
+  if (!query.ok()) return FailStream<v1::ReadLogsResponse>(query.status());
+  return StreamLog(parts_.engine, streams_, *id, *query);
 }
 
 }  // namespace stageload::rpc

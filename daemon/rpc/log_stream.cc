@@ -23,9 +23,8 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsResponse> {
  public:
   static LogStreamReactor* Start(engine::Engine* engine, OpenStreams& streams, core::JobId id,
-                                 jobs::LogStream which, bool follow) {
-    std::shared_ptr<LogStreamReactor> stream(
-        new LogStreamReactor(engine, streams, id, which, follow));
+                                 const LogQuery& query) {
+    std::shared_ptr<LogStreamReactor> stream(new LogStreamReactor(engine, streams, id, query));
     stream->self_ = stream;
     stream->key_ = streams.Add([weak = std::weak_ptr<LogStreamReactor>(stream)](const auto&) {
       if (const auto open = weak.lock()) open->Break();
@@ -53,8 +52,8 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
 
  private:
   LogStreamReactor(engine::Engine* engine, OpenStreams& streams, core::JobId id,
-                   jobs::LogStream which, bool follow)
-      : engine_(engine), streams_(streams), id_(id), which_(which), follow_(follow) {}
+                   const LogQuery& query)
+      : engine_(engine), streams_(streams), id_(id), query_(query) {}
 
   void Open(absl::StatusOr<engine::JobView> job) {
     if (!job.ok()) return Finish(ToGrpc(job.status()));
@@ -63,8 +62,8 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
           absl::StrCat("job ", core::Value(id_),
                        " is a guarded command; its output went to its own terminal"))));
     }
-    reader_.emplace(job->folder, which_);
-    if (follow_) {
+    reader_.emplace(job->folder, query_.stream, query_.tail_lines);
+    if (query_.follow) {
       token_ = engine_->NewWatchToken();
       engine_->Watch(*token_, id_,
                      [stream = self_](const absl::StatusOr<engine::JobView>& changed) {
@@ -103,6 +102,7 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
                                                                   : v1::LOG_STREAM_STDOUT);
     response_.set_time_ns(absl::ToUnixNanos(piece.time));
     response_.set_dropped_bytes(piece.dropped.count());
+    response_.set_skipped_bytes(piece.skipped.count());
     response_.set_data(piece.data.data(), piece.data.size());
     StartWrite(&response_);
   }
@@ -139,8 +139,7 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
   engine::Engine* const engine_;
   OpenStreams& streams_;
   const core::JobId id_;
-  const jobs::LogStream which_;
-  const bool follow_;
+  const LogQuery query_;
   std::shared_ptr<LogStreamReactor> self_;  // until OnDone
   std::uint64_t key_ = 0;
   std::optional<jobs::LogReader> reader_;
@@ -153,12 +152,34 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
   std::shared_ptr<grpc::Alarm> alarm_;
 };
 
+jobs::LogStream ToLogStream(v1::LogStream stream) {
+  if (stream == v1::LOG_STREAM_STDOUT) return jobs::LogStream::kStdout;
+  if (stream == v1::LOG_STREAM_STDERR) return jobs::LogStream::kStderr;
+  return jobs::LogStream::kBoth;
+}
+
 }  // namespace
+
+absl::StatusOr<LogQuery> ToLogQuery(const v1::ReadLogsRequest& request) {
+  LogQuery query;
+  query.stream = ToLogStream(request.stream());
+  query.follow = request.follow();
+  if (request.has_tail_lines()) {
+    if (request.tail_lines() < 0) {
+      return WithReason(
+          absl::InvalidArgumentError(absl::StrCat("tail_lines: ", request.tail_lines(),
+                                                  " is no number of lines; give 0 or more")),
+          kInvalidField, "tail_lines");
+    }
+    query.tail_lines = request.tail_lines();
+  }
+  return query;
+}
 
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
                                                           OpenStreams& streams, core::JobId id,
-                                                          jobs::LogStream which, bool follow) {
-  return LogStreamReactor::Start(engine, streams, id, which, follow);
+                                                          const LogQuery& query) {
+  return LogStreamReactor::Start(engine, streams, id, query);
 }
 
 }  // namespace stageload::rpc

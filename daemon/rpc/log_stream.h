@@ -6,6 +6,10 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
 #include "daemon/core/ids.h"
 #include "daemon/engine/engine.h"
 #include "daemon/jobs/log.h"
@@ -14,10 +18,18 @@
 
 namespace stageload::rpc {
 
+struct LogQuery {
+  jobs::LogStream stream = jobs::LogStream::kBoth;
+  bool follow = false;
+  std::optional<std::int64_t> tail_lines;
+};
+// InvalidArgument names the field.
+absl::StatusOr<LogQuery> ToLogQuery(const v1::ReadLogsRequest& request);
+
 // Owns itself; gRPC ends it. `streams` outlives it.
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
                                                           OpenStreams& streams, core::JobId id,
-                                                          jobs::LogStream which, bool follow);
+                                                          const LogQuery& query);
 
 }  // namespace stageload::rpc
 
