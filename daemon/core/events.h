@@ -88,6 +88,8 @@ struct Exited {
   JobId id{};
   Outcome outcome;
   int remaining = 0;
+  // One line for people: what lives on, or why nobody saw the end.
+  std::string text = {};
 };
 // The guard or session is gone: a guard's request is taken back if it still waits; a session ends,
 // with its leases.

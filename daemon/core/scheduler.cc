@@ -433,8 +433,10 @@ void Scheduler::On(const Instant& now, const Exited& event, Effects& effects) {
   const bool seen = event.outcome.exit_code || event.outcome.signal;
   if ((client.stop || !seen) && event.remaining > 0) {
     client.outcome = event.outcome;
+    client.exit_text = event.text;
     return;
   }
+  client.exit_text = event.text;
   EndClient(now, event.id, event.outcome, effects);
 }
 
@@ -643,14 +645,14 @@ JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) con
     return record;
   }
   record.reason = Reason::kNone;  // of a suspension that is over
-  record.reason_text.clear();
+  record.reason_text = client.exit_text;
   if (outcome.exit_code || outcome.signal) {
     record.state = outcome.exit_code == 0 ? JobState::kCompleted : JobState::kFailed;
     return record;
   }
   record.state = JobState::kUnknown;
   record.reason = Reason::kLost;
-  record.reason_text = DescribeOutcome(outcome);
+  if (record.reason_text.empty()) record.reason_text = DescribeOutcome(outcome);
   return record;
 }
 
@@ -700,6 +702,8 @@ void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) {
   }
   if (record.reason != Reason::kNone) {
     absl::StrAppend(&text, ", ", Name(record.reason), ": ", record.reason_text);
+  } else if (!record.reason_text.empty()) {
+    absl::StrAppend(&text, ", ", record.reason_text);
   }
   const JobId id = record.id;
   if (record.state == JobState::kCompleted) {

@@ -128,6 +128,7 @@ class Scheduler {
     bool stuck = false;             // cannot be signalled, or does not end
     std::optional<Stop> stop;
     std::optional<Outcome> outcome;  // of a root that ended before the rest of its tree
+    std::string exit_text;           // what Exited said beside it
     std::set<LeaseId> leases;        // held
     std::set<LeaseId> wanted;        // waited for
     std::optional<Bytes> expected;   // see Reservation

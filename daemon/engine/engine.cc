@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/error_reason.h"
 #include "daemon/core/scheduler.h"
 #include "daemon/engine/busy_programs.h"
@@ -33,6 +34,9 @@ constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 // Old history goes in small parts, so that nobody waits for it.
 constexpr absl::Duration kForgetInterval = absl::Minutes(1);
 constexpr int kForgetAtOnce = 100;
+
+// Of what an ended job left running, so many are named.
+constexpr int kLeftShown = 3;
 
 absl::Status ShuttingDown() {
   return WithReason(absl::UnavailableError("the daemon is shutting down; try again"),
@@ -74,6 +78,13 @@ int NumberOf(core::Signal::Kind kind) {
 
 // The setting under which the store keeps why the queue is held.
 constexpr char kQueueHeld[] = "queue_held";
+
+// Why nobody saw how a job ended.
+std::string Unseen(const jobs::Found& found) {
+  return absl::StrCat("its shim",
+                      found.shim ? absl::StrCat(" (process ", found.shim->pid, ")") : std::string(),
+                      " was killed, so nobody saw how its command ended");
+}
 
 // "submitted" and "refused" come by the thousand and say nothing that the rows do not.
 bool IsKept(const core::Note& note) { return note.kind != "submitted" && note.kind != "refused"; }
@@ -193,7 +204,10 @@ class Engine::Impl {
   bool StillThere(const core::ProcessIdentity& identity) const;
   void JobEnded(JobId id);
   void GuardEnded(JobId id, const core::Outcome& outcome);
-  void RootEnded(JobId id, const core::Outcome& outcome);
+  void RootEnded(JobId id, const core::Outcome& outcome, std::string unseen);
+  bool AttachOrphan(JobId id, const jobs::Found& found);
+  std::string LeftBehind(JobId id);
+  std::optional<std::int32_t> PidOf(const core::JobRecord& record);
   void GuardsThatSaidNothing(const Instant& now);
 
   Instant Now() const { return parts_.host->Clock(); }
@@ -216,7 +230,8 @@ class Engine::Impl {
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
   std::map<JobId, Guarded> guarded_;
-  std::map<JobId, int> starts_;  // after the first, of jobs whose shim ran nothing
+  std::map<JobId, std::int32_t> commands_;  // pids of jobs' commands, once asked for
+  std::map<JobId, int> starts_;             // after the first, of jobs whose shim ran nothing
   std::uint64_t next_submit_token_ = 1;
   std::map<std::uint64_t, Submission> submissions_;
   std::map<std::string, std::uint64_t> requests_;  // request ids of submissions, by token
@@ -448,6 +463,7 @@ void Engine::Impl::AfterEnd(const core::JobRecord& record) {
   tree_.Remove(record.id);
   guarded_.erase(record.id);
   starts_.erase(record.id);
+  commands_.erase(record.id);
   if (record.kind == core::JobKind::kJob) {
     (void)parts_.jobs->DropSpec(record.id);  // only tidies; a job that never ran has none
   }
@@ -686,13 +702,51 @@ void Engine::Impl::AdoptJob(const core::JobRecord& record) {
     case jobs::Found::State::kNeverStarted:
       effects_.push_back(core::Start{record.id, core::JobKind::kJob});
       return;
+    case jobs::Found::State::kEnded:
+      // What it left is looked at, and stopped if it was being stopped, as if its shim ended now.
+      if (found->shim && !found->left.empty()) {
+        return Attach(record.id, *found->shim, ProcessTree::Root::kOrphan);
+      }
+      return Feed(core::Exited{record.id, found->result.outcome, 0, ""});
     case jobs::Found::State::kRunning:
       if (found->shim) return Attach(record.id, *found->shim, ProcessTree::Root::kShim);
       [[fallthrough]];
-    case jobs::Found::State::kEnded:
     case jobs::Found::State::kLost:
-      return Feed(core::Exited{record.id, found->outcome, 0});
+      if (AttachOrphan(record.id, *found)) return;
+      return Feed(core::Exited{record.id, core::Outcome{}, 0, Unseen(*found)});
   }
+}
+
+// Its shim was killed and the command lives on: it is the root from now on. False when it is gone.
+bool Engine::Impl::AttachOrphan(JobId id, const jobs::Found& found) {
+  if (!found.command) return false;
+  const absl::StatusOr<host::Process> process = parts_.host->Find(found.command->pid);
+  if (!process.ok() || process->state == 'Z' || !core::IsStill(*found.command, process->identity)) {
+    return false;
+  }
+  Take(
+      core::Note{"shim_lost", id,
+                 absl::StrCat("its shim was killed; the command, process ", found.command->pid,
+                              ", is watched on, but nobody will see its exit code or its output")});
+  Attach(id, *found.command, ProcessTree::Root::kOrphan);
+  return true;
+}
+
+// What is left of a job that ended by itself, for people; empty when nothing is.
+std::string Engine::Impl::LeftBehind(JobId id) {
+  std::vector<std::string> shown;
+  int count = 0;
+  for (const core::ProcessIdentity& member : tree_.MembersOf(id)) {
+    const absl::StatusOr<host::Process> process = parts_.host->Find(member.pid);
+    if (!process.ok() || process->identity != member || process->state == 'Z') continue;
+    if (++count > kLeftShown) continue;
+    const absl::StatusOr<std::string> line = parts_.host->CommandLine(member);
+    shown.push_back(absl::StrCat(member.pid, " ", line.ok() ? line->substr(0, 60) : ""));
+  }
+  if (count == 0) return "";
+  return absl::StrCat("left ", count, count == 1 ? " process" : " processes",
+                      " running, no longer watched: ", absl::StrJoin(shown, ", "),
+                      count > kLeftShown ? ", ..." : "");
 }
 
 void Engine::Impl::SignalTree(const core::Signal& signal) {
@@ -749,19 +803,25 @@ void Engine::Impl::JobEnded(JobId id) {
     }
     return Feed(core::StartFailed{id, "the shim ended each time before it ran the command"});
   }
-  RootEnded(id, found.ok() ? found->outcome : core::Outcome{});
+  if (!found.ok()) return RootEnded(id, core::Outcome{}, std::string(found.status().message()));
+  tree_.AddMembers(id, found->left);
+  if (found->state == jobs::Found::State::kEnded) return RootEnded(id, found->result.outcome, "");
+  if (!AttachOrphan(id, *found)) RootEnded(id, core::Outcome{}, Unseen(*found));
 }
 
 void Engine::Impl::GuardEnded(JobId id, const core::Outcome& outcome) {
   if (const auto guarded = guarded_.find(id); guarded != guarded_.end()) {
     guarded->second.report_by.reset();
   }
-  RootEnded(id, outcome);
+  RootEnded(id, outcome, "");
 }
 
-void Engine::Impl::RootEnded(JobId id, const core::Outcome& outcome) {
+// `unseen` says why nobody saw the end, where nobody did.
+void Engine::Impl::RootEnded(JobId id, const core::Outcome& outcome, std::string unseen) {
   (void)UpdateTree();  // what it knew stands, if the table cannot be read
-  Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size())});
+  const bool seen = outcome.exit_code || outcome.signal;
+  Feed(core::Exited{id, outcome, static_cast<int>(tree_.MembersOf(id).size()),
+                    seen ? LeftBehind(id) : std::move(unseen)});
   SampleSoon();
 }
 
@@ -790,8 +850,20 @@ absl::StatusOr<JobView> Engine::Impl::View(JobId id) {
   return ViewOf(*std::move(row));
 }
 
+// Of the command; the root of a job is its shim, which is nobody's business.
+std::optional<std::int32_t> Engine::Impl::PidOf(const core::JobRecord& record) {
+  if (!core::IsActive(record.state) || !record.root) return std::nullopt;
+  if (record.kind != core::JobKind::kJob) return record.root->pid;
+  const auto known = commands_.find(record.id);
+  if (known != commands_.end()) return known->second;
+  const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(record.id);
+  if (!found.ok() || !found->command) return std::nullopt;
+  return commands_[record.id] = found->command->pid;
+}
+
 JobView Engine::Impl::ViewOf(core::JobRecord record, bool position) {
   JobView view;
+  view.pid = PidOf(record);
   view.usage = core_->UsageOf(record.id);
   if (core_->IsPending(record.id)) {
     view.blockers = core_->BlockersOf(Now(), record.id);
@@ -882,6 +954,8 @@ void Engine::Impl::Get(JobId id, OnJob done) {
     absl::StatusOr<JobView> view = View(id);
     if (view.ok() && view->record.kind == core::JobKind::kJob) {
       view->folder = parts_.jobs->FolderOf(id);
+      const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(id);
+      if (found.ok() && found->state == jobs::Found::State::kEnded) view->result = found->result;
     }
     done(std::move(view));
   });

@@ -31,10 +31,12 @@ namespace stageload::engine {
 // A job as it is now: the stored row and what only the living daemon knows.
 struct JobView {
   core::JobRecord record;
+  std::optional<std::int32_t> pid;      // of an active job's command, once it is started
   core::Usage usage;                    // of an active job, at the last sample
   std::vector<core::Blocker> blockers;  // of a pending one
   std::int64_t queue_position = 0;      // of a pending one, from 1
   std::string folder;                   // only from Get(); empty for a guarded command
+  std::optional<jobs::Result> result;   // only from Get(), of a job that ended under its shim
 };
 
 // Where the next page begins of a list in the order of the queue: after this job, in this part.

@@ -12,12 +12,23 @@ class ProcessTree::Resolver {
       : tree_(tree), table_(table) {
     for (const auto& [id, client] : tree.roots_) {
       const host::Process* root = Find(client.root.pid);
-      if (root == nullptr || root->identity != client.root) continue;
-      known_[client.root.pid] = id;
-      if (client.kind == Root::kShim) sessions_[client.root.pid] = id;
+      const bool there = root != nullptr && root->identity == client.root;
+      if (there) known_[client.root.pid] = id;
+      // The session of a shim that ended just now is still its own: nobody got its pid yet.
+      if (client.kind == Root::kShim && (there || (client.was_there && root == nullptr))) {
+        sessions_[client.root.pid] = id;
+      }
     }
+    // While a member lives its session does too, and that is nobody else's: also when the process
+    // that leads it, the shim or another, is gone.
+    for (const auto& [identity, id] : tree.members_) AddSessionOf(identity, id);
+    for (const auto& [id, client] : tree.roots_) AddSessionOf(client.root, id);
   }
 
+  bool IsThere(const core::ProcessIdentity& identity) const {
+    const host::Process* process = Find(identity.pid);
+    return process != nullptr && process->identity == identity;
+  }
   std::optional<core::JobId> ClientOf(const host::Process& process) {
     const auto known = known_.find(process.identity.pid);
     if (known != known_.end()) return known->second;
@@ -35,6 +46,13 @@ class ProcessTree::Resolver {
         table_.begin(), table_.end(), pid,
         [](const host::Process& process, std::int32_t p) { return process.identity.pid < p; });
     return found != table_.end() && found->identity.pid == pid ? &*found : nullptr;
+  }
+
+  // A guarded command is in the session of the terminal that it was started from.
+  void AddSessionOf(const core::ProcessIdentity& member, core::JobId id) {
+    const auto client = tree_.roots_.find(id);
+    if (client == tree_.roots_.end() || client->second.kind == Root::kMember) return;
+    if (IsThere(member)) sessions_.emplace(Find(member.pid)->session, id);
   }
 
   std::optional<core::JobId> Look(const host::Process& process) {
@@ -58,7 +76,11 @@ class ProcessTree::Resolver {
 };
 
 void ProcessTree::Add(core::JobId id, const core::ProcessIdentity& root, Root kind) {
-  roots_[id] = {root, kind};
+  roots_[id] = {.root = root, .kind = kind, .was_there = true};
+}
+
+void ProcessTree::AddMembers(core::JobId id, const std::vector<core::ProcessIdentity>& processes) {
+  for (const core::ProcessIdentity& process : processes) members_.emplace(process, id);
 }
 
 void ProcessTree::Remove(core::JobId id) {
@@ -85,6 +107,7 @@ void ProcessTree::Update(const std::vector<host::Process>& table) {
     living.insert(is_root ? living.begin() : living.end(), process.identity);
   }
   members_ = std::move(members);
+  for (auto& [id, client] : roots_) client.was_there = resolver.IsThere(client.root);
 }
 
 std::vector<core::ProcessIdentity> ProcessTree::MembersOf(core::JobId id) const {

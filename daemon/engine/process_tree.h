@@ -20,15 +20,20 @@ class ProcessTree {
   enum class Root {
     kMember,  // the root is the command itself: a guarded command
     kShim,    // the root only looks after the command, leads its session and is not counted
+    kOrphan,  // of a job whose shim is gone: the command, or the shim where both are
   };
 
   void Add(core::JobId id, const core::ProcessIdentity& root, Root kind);
+  // Makes members of processes that are known in another way; at the next Update() those of them
+  // that live are.
+  void AddMembers(core::JobId id, const std::vector<core::ProcessIdentity>& processes);
   void Remove(core::JobId id);
   bool empty() const { return roots_.empty(); }
 
   // Takes in a fresh process table (ascending by pid). Who was a member stays one until it ends;
-  // a child of a member becomes one; so does, for a shim, who is in its session. A process under
-  // two roots belongs to the nearer.
+  // a child of a member becomes one; so does, for a job, who is in a session of its shim or of a
+  // member, since only they and what they started can be in those. A process under two roots
+  // belongs to the nearer.
   void Update(const std::vector<host::Process>& table);
 
   // At the last Update(), without zombies, ascending by pid but the root first.
@@ -40,6 +45,7 @@ class ProcessTree {
   struct Client {
     core::ProcessIdentity root;
     Root kind = Root::kMember;
+    bool was_there = true;  // at the last Update()
   };
   class Resolver;
 

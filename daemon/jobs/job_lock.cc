@@ -25,14 +25,18 @@ constexpr int kTries = 500;
 constexpr int kTryMs = 10;
 
 std::string FirstBytes(int file) {
-  char buffer[256];
+  char buffer[4096];  // of all lines, each of at most 70 bytes
   const ssize_t got = ::pread(file, buffer, sizeof(buffer), 0);
   return std::string(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
 }
 
+std::string LineOf(const core::ProcessIdentity& identity, const std::string& boot_id) {
+  return absl::StrCat(identity.pid, " ", identity.start, " ", boot_id, "\n");
+}
+
 // "pid start boot"
-std::optional<core::ProcessIdentity> Parse(const std::string& text) {
-  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+std::optional<core::ProcessIdentity> Parse(const std::string& line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
   core::ProcessIdentity identity;
   if (words.size() < 2 || !absl::SimpleAtoi(words[0], &identity.pid) ||
       !absl::SimpleAtoi(words[1], &identity.start)) {
@@ -66,12 +70,11 @@ absl::StatusOr<JobLock> JobLock::Take(int folder) {
 
   const absl::StatusOr<Self> self = ReadSelf();
   if (!self.ok()) return self.status();
-  const std::string text =
-      absl::StrCat(self->identity.pid, " ", self->identity.start, " ", self->boot_id, "\n");
-  absl::Status status = WriteAll(file.get(), text);
+  absl::Status status = WriteAll(file.get(), LineOf(self->identity, self->boot_id));
   if (status.ok()) status = Sync(file.get(), kLockFile);
   if (status.ok()) status = Sync(folder, "the job's folder");
   JobLock lock(std::move(file));
+  lock.boot_id_ = self->boot_id;
   if (!status.ok()) {
     lock.Withdraw().IgnoreError();  // it is `status` that tells what is wrong
     return status;
@@ -82,6 +85,10 @@ absl::StatusOr<JobLock> JobLock::Take(int folder) {
 absl::Status JobLock::Withdraw() {
   if (::ftruncate(file_.get(), 0) != 0) return absl::ErrnoToStatus(errno, "truncate job.lock");
   return Sync(file_.get(), kLockFile);
+}
+
+absl::Status JobLock::Note(const core::ProcessIdentity& process) {
+  return WriteAll(file_.get(), LineOf(process, boot_id_));
 }
 
 absl::StatusOr<LockState> ReadLock(int folder) {
@@ -98,7 +105,13 @@ absl::StatusOr<LockState> ReadLock(int folder) {
   }
   const std::string text = FirstBytes(file.get());
   state.written = !text.empty();
-  state.shim = Parse(text);
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  state.shim = Parse(lines[0]);
+  // The last is empty, or one that was not written to its end and may name another process.
+  if (lines.size() > 2) state.command = Parse(lines[1]);
+  for (std::size_t line = 2; line + 1 < lines.size(); ++line) {
+    if (const auto left = Parse(lines[line])) state.left.push_back(*left);
+  }
   return state;
 }
 

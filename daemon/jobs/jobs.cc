@@ -167,6 +167,8 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
   if (!lock.ok()) return lock.status();
   Found found;
   found.shim = lock->shim;
+  found.command = lock->command;
+  found.left = lock->left;
   // Looked for after the lock: a shim writes its result before it lets go, so a free lock and no
   // result after it means that there will never be one.
   const absl::StatusOr<std::string> text = ReadWhole(folder->get(), kResultFile);
@@ -177,7 +179,7 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
           absl::StrCat(FolderOf(id), "/", kResultFile, ": ", result.status().message()));
     }
     found.state = Found::State::kEnded;
-    found.outcome = result->outcome;
+    found.result = *result;
   } else if (!absl::IsNotFound(text.status())) {
     return text.status();
   } else if (lock->held) {

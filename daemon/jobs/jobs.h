@@ -17,6 +17,7 @@
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
 #include "daemon/core/process.h"
+#include "daemon/jobs/result_file.h"
 
 namespace stageload::jobs {
 
@@ -31,7 +32,11 @@ struct Found {
   State state = State::kNeverStarted;
   // The shim that has or had the lock, as it wrote itself down.
   std::optional<core::ProcessIdentity> shim;
-  core::Outcome outcome;  // of kEnded
+  // What it started, if it lived to write that down. Of kLost it may run still.
+  std::optional<core::ProcessIdentity> command;
+  // Of kEnded: what the shim still had to look after then; their children are not named.
+  std::vector<core::ProcessIdentity> left;
+  Result result;  // of kEnded
 };
 
 class Jobs {

@@ -1,10 +1,13 @@
-// This process as others will know it.
+// This process, and what it started, as others will know them.
 //
 // Threading: pure calls into the kernel.
 #ifndef STAGELOAD_DAEMON_JOBS_SELF_H_
 #define STAGELOAD_DAEMON_JOBS_SELF_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/core/process.h"
@@ -17,6 +20,12 @@ struct Self {
 };
 
 absl::StatusOr<Self> ReadSelf();
+
+// Of a child of this process that has not been waited for, so that its pid is its own.
+absl::StatusOr<core::ProcessIdentity> IdentityOfChild(std::int32_t pid);
+
+// Those of this process that live, `most` at most.
+std::vector<core::ProcessIdentity> LivingChildren(std::size_t most);
 
 // From now on orphaned descendants become children of this process, where the platform can do that.
 void AdoptOrphans();

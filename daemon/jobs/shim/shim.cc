@@ -171,7 +171,7 @@ absl::StatusOr<core::JobSpec> ReadSpec(int folder) {
 }
 
 // Runs the command to its end.
-Result RunCommand(core::JobSpec spec, const Limits& inherited, LogWriter* log) {
+Result RunCommand(core::JobSpec spec, const Limits& inherited, JobLock* lock, LogWriter* log) {
   Result result;
   result.start_time = absl::Now();
   absl::StatusOr<DescriptorPair> out = MakePipe();
@@ -191,6 +191,10 @@ Result RunCommand(core::JobSpec spec, const Limits& inherited, LogWriter* log) {
     result.outcome.exit_code = launched.ExitCode();
     result.end_time = absl::Now();
     return result;
+  }
+  // At once: a shim that is killed before this leaves a command that the next daemon cannot find.
+  if (const auto command = IdentityOfChild(launched.pid); command.ok()) {
+    lock->Note(*command).IgnoreError();  // it only serves if this shim is killed
   }
   spec = {};  // up to 2 MiB that nobody needs any more
   Watch(launched.pid, Output(std::move(out->first), LogStream::kStdout),
@@ -242,8 +246,11 @@ int RunShim(const std::string& path, Descriptor channel) {
   channel.Close();
 
   LogWriter log(folder->get());
-  Result result = RunCommand(*std::move(spec), inherited, &log);
+  Result result = RunCommand(*std::move(spec), inherited, &*lock, &log);
   log.Finish(absl::Now());
+  for (const core::ProcessIdentity& left : LivingChildren(kMostLeft)) {
+    lock->Note(left).IgnoreError();  // it only serves those who ask what still runs
+  }
   result.log_dropped = log.dropped();
   return WriteResult(folder->get(), result) ? 0 : 1;
 }

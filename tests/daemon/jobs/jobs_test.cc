@@ -69,7 +69,7 @@ class JobsTest : public ::testing::Test {
   core::Outcome Run(const core::JobSpec& spec) {
     Start(spec);
     EXPECT_TRUE(Eventually([&] { return HasEnded(); }));
-    return jobs_.Inspect(kId)->outcome;
+    return jobs_.Inspect(kId)->result.outcome;
   }
 
   // All that the log holds by now.
@@ -328,7 +328,7 @@ TEST_F(JobsTest, TheShimOutlivesSignalsToItsGroupAndSession) {
   EXPECT_EQ(jobs_.Inspect(kId)->state, State::kRunning);
   Release();
   ASSERT_TRUE(Eventually([&] { return HasEnded(); }));
-  EXPECT_EQ(jobs_.Inspect(kId)->outcome.exit_code, 6);
+  EXPECT_EQ(jobs_.Inspect(kId)->result.outcome.exit_code, 6);
 }
 
 TEST_F(JobsTest, AJobOutlivesTheProcessThatStartedItAndIsFoundByAnother) {
@@ -349,7 +349,7 @@ TEST_F(JobsTest, AJobOutlivesTheProcessThatStartedItAndIsFoundByAnother) {
   EXPECT_TRUE(Exists(*found->shim));
   Release();
   ASSERT_TRUE(Eventually([&] { return HasEnded(); }));
-  EXPECT_EQ(jobs_.Inspect(kId)->outcome.exit_code, 9);
+  EXPECT_EQ(jobs_.Inspect(kId)->result.outcome.exit_code, 9);
   EXPECT_EQ(Log(), "on\n");
   EXPECT_TRUE(Eventually([&] { return !Exists(*found->shim); }));
 }
@@ -359,7 +359,7 @@ TEST_F(JobsTest, ADescendantThatKeepsTheOutputsOpenDoesNotKeepTheJobFromEnding) 
   Start(Script("(" + std::string(kUntilReleased) + ") & echo started; exit 4"));
   ASSERT_TRUE(Eventually([&] { return HasEnded(); }));
   EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/hold"));
-  EXPECT_EQ(jobs_.Inspect(kId)->outcome.exit_code, 4);
+  EXPECT_EQ(jobs_.Inspect(kId)->result.outcome.exit_code, 4);
   EXPECT_EQ(Log(), "started\n");
 }
 
