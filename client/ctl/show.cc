@@ -160,6 +160,14 @@ void AddCommand(const v1::Job& job, Fields& fields) {
 
 void AddMemory(const v1::Job& job, Fields& fields) {
   const v1::Policy& policy = job.policy();
+  if (job.has_resource_use()) {
+    const v1::ResourceUse& use = job.resource_use();
+    fields.Add("cpu time",
+               absl::StrCat(FormatSpan(absl::Nanoseconds(use.user_time_ns())), " user, ",
+                            FormatSpan(absl::Nanoseconds(use.system_time_ns())), " system"));
+    fields.Add("max rss", Size(true, use.max_rss_bytes()));
+  }
+  if (job.log_dropped_bytes() > 0) fields.Add("log dropped", Size(true, job.log_dropped_bytes()));
   fields.Add("footprint", Size(job.has_footprint_bytes(), job.footprint_bytes()));
   fields.Add("peak footprint", Size(job.has_peak_footprint_bytes(), job.peak_footprint_bytes()));
   fields.Add("true peak", Size(job.has_true_peak_bytes(), job.true_peak_bytes()));

@@ -286,6 +286,14 @@ void FillOutcome(const core::JobRecord& record, v1::Job& out) {
   if (record.outcome.signal) out.set_signal(*record.outcome.signal);
 }
 
+void FillResult(const jobs::Result& result, v1::Job& out) {
+  v1::ResourceUse& use = *out.mutable_resource_use();
+  use.set_user_time_ns(absl::ToInt64Nanoseconds(result.user_time));
+  use.set_system_time_ns(absl::ToInt64Nanoseconds(result.system_time));
+  use.set_max_rss_bytes(result.max_rss.count());
+  out.set_log_dropped_bytes(result.log_dropped.count());
+}
+
 // The closed choices of a policy; the API's words are one above the core's.
 absl::Status ReadChoices(const v1::Policy& in, core::Policy& policy) {
   if (in.charge_mode() < v1::CHARGE_MODE_UNSPECIFIED || in.charge_mode() > v1::CHARGE_MODE_OWN) {
@@ -561,7 +569,7 @@ v1::Job ToProto(const engine::JobView& job) {
   FillTimes(record, out);
   FillTerms(record, out);
   FillWaited(record, out);
-  if (core::IsActive(record.state) && record.root) out.set_pid(record.root->pid);
+  if (job.pid) out.set_pid(*job.pid);
   out.set_charge_bytes(record.charge.count());
   if (job.usage.footprint) out.set_footprint_bytes(job.usage.footprint->count());
   if (record.peak_footprint) out.set_peak_footprint_bytes(record.peak_footprint->count());
@@ -570,6 +578,7 @@ v1::Job ToProto(const engine::JobView& job) {
   out.set_queue_position(job.queue_position);
   out.set_working_directory(ToUtf8(record.working_directory));
   out.set_log_directory(ToUtf8(job.folder));
+  if (job.result) FillResult(*job.result, out);
   return out;
 }
 

@@ -536,9 +536,11 @@ TEST(ToProtoTest, EveryBlockerHasItsWordOnTheWire) {
 
 TEST(ToProtoTest, APidIsShownOnlyWhileItIsTheJobs) {
   engine::JobView view = SomeJob();
-  view.record.root = core::ProcessIdentity{4711, 1};
+  view.record.root = core::ProcessIdentity{4710, 1};  // a job's is its shim
+  view.pid = 4711;
   view.record.state = core::JobState::kStopping;
   EXPECT_EQ(ToProto(view).pid(), 4711);
+  view.pid.reset();
   view.record.state = core::JobState::kFailed;
   view.record.outcome.exit_code = 0;
   view.record.peak_footprint = Bytes(0);
@@ -546,6 +548,21 @@ TEST(ToProtoTest, APidIsShownOnlyWhileItIsTheJobs) {
   EXPECT_FALSE(ended.has_pid());
   EXPECT_TRUE(ended.has_exit_code()) << "0 is a code";
   EXPECT_TRUE(ended.has_peak_footprint_bytes()) << "0 is a size";
+}
+
+TEST(ToProtoTest, WhatTheCommandUsedIsToldOnceItIsKnown) {
+  engine::JobView view = SomeJob();
+  EXPECT_FALSE(ToProto(view).has_resource_use());
+  EXPECT_FALSE(ToProto(view).has_log_dropped_bytes());
+  view.result.emplace();
+  view.result->user_time = absl::Seconds(2);
+  view.result->system_time = absl::Milliseconds(3);
+  view.result->max_rss = MiB(4);
+  const v1::Job job = ToProto(view);
+  EXPECT_EQ(job.resource_use().user_time_ns(), 2'000'000'000);
+  EXPECT_EQ(job.resource_use().system_time_ns(), 3'000'000);
+  EXPECT_EQ(job.resource_use().max_rss_bytes(), MiB(4).count());
+  EXPECT_TRUE(job.has_log_dropped_bytes()) << "0 is told: nothing was dropped";
 }
 
 TEST(ToProtoTest, EveryStateAndReasonHasItsWordOnTheWire) {
