@@ -30,8 +30,8 @@ std::string FirstBytes(int file) {
   return std::string(buffer, got > 0 ? static_cast<std::size_t>(got) : 0);
 }
 
-std::string LineOf(const core::ProcessIdentity& identity, const std::string& boot_id) {
-  return absl::StrCat(identity.pid, " ", identity.start, " ", boot_id, "\n");
+std::string LineOf(const core::ProcessIdentity& identity) {
+  return absl::StrCat(identity.pid, " ", identity.start, " ", BootId(), "\n");
 }
 
 // "pid start boot"
@@ -43,6 +43,12 @@ std::optional<core::ProcessIdentity> Parse(const std::string& line) {
     return std::nullopt;
   }
   return identity;
+}
+
+// Nobody else's that has the pid since then: nullopt for one of another boot.
+std::optional<core::ProcessIdentity> ParseOfThisBoot(const std::string& line) {
+  const std::size_t boot = line.rfind(' ');
+  return boot != line.npos && line.substr(boot + 1) == BootId() ? Parse(line) : std::nullopt;
 }
 
 absl::Status Taken(const std::string& by) {
@@ -68,13 +74,12 @@ absl::StatusOr<JobLock> JobLock::Take(int folder) {
   if (absl::Status status = LockForUs(file.get()); !status.ok()) return status;
   if (const std::string by = FirstBytes(file.get()); !by.empty()) return Taken(by);
 
-  const absl::StatusOr<Self> self = ReadSelf();
+  const absl::StatusOr<core::ProcessIdentity> self = ReadSelf();
   if (!self.ok()) return self.status();
-  absl::Status status = WriteAll(file.get(), LineOf(self->identity, self->boot_id));
+  absl::Status status = WriteAll(file.get(), LineOf(*self));
   if (status.ok()) status = Sync(file.get(), kLockFile);
   if (status.ok()) status = Sync(folder, "the job's folder");
   JobLock lock(std::move(file));
-  lock.boot_id_ = self->boot_id;
   if (!status.ok()) {
     lock.Withdraw().IgnoreError();  // it is `status` that tells what is wrong
     return status;
@@ -88,7 +93,7 @@ absl::Status JobLock::Withdraw() {
 }
 
 absl::Status JobLock::Note(const core::ProcessIdentity& process) {
-  return WriteAll(file_.get(), LineOf(process, boot_id_));
+  return WriteAll(file_.get(), LineOf(process));
 }
 
 absl::StatusOr<LockState> ReadLock(int folder) {
@@ -108,9 +113,9 @@ absl::StatusOr<LockState> ReadLock(int folder) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   state.shim = Parse(lines[0]);
   // The last is empty, or one that was not written to its end and may name another process.
-  if (lines.size() > 2) state.command = Parse(lines[1]);
+  if (lines.size() > 2) state.command = ParseOfThisBoot(lines[1]);
   for (std::size_t line = 2; line + 1 < lines.size(); ++line) {
-    if (const auto left = Parse(lines[line])) state.left.push_back(*left);
+    if (const auto left = ParseOfThisBoot(lines[line])) state.left.push_back(*left);
   }
   return state;
 }

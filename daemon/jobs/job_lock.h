@@ -39,7 +39,6 @@ class JobLock {
  private:
   explicit JobLock(Descriptor file) : file_(std::move(file)) {}
   Descriptor file_;
-  std::string boot_id_;
 };
 
 // What the lock file says.
@@ -47,7 +46,8 @@ struct LockState {
   bool held = false;                          // now
   bool written = false;                       // by a shim, ever
   std::optional<core::ProcessIdentity> shim;  // absent when it cannot be read
-  // What the shim started; absent when it started nothing, or was killed before it could say so.
+  // What the shim started in this boot; absent when it started nothing, or was killed before it
+  // could say so.
   std::optional<core::ProcessIdentity> command;
   // Children of the shim when the command had ended, kMostLeft at most.
   std::vector<core::ProcessIdentity> left;

@@ -14,12 +14,10 @@
 
 namespace stageload::jobs {
 
-struct Self {
-  core::ProcessIdentity identity;
-  std::string boot_id;  // different after each boot; "-" when the platform cannot tell
-};
+absl::StatusOr<core::ProcessIdentity> ReadSelf();
 
-absl::StatusOr<Self> ReadSelf();
+// Different after each boot; "-" when the platform cannot tell.
+const std::string& BootId();
 
 // Of a child of this process that has not been waited for, so that its pid is its own.
 absl::StatusOr<core::ProcessIdentity> IdentityOfChild(std::int32_t pid);

@@ -14,15 +14,16 @@
 #include "daemon/jobs/self.h"
 
 namespace stageload::jobs {
-namespace {
 
-std::string BootId() {
-  const absl::StatusOr<std::string> text = ReadWhole(AT_FDCWD, "/proc/sys/kernel/random/boot_id");
-  if (!text.ok() || text->empty()) return "-";
-  return text->substr(0, text->find('\n'));
+const std::string& BootId() {
+  // Read once: it is the same for the life of this process.
+  static const std::string id = [] {
+    const absl::StatusOr<std::string> text = ReadWhole(AT_FDCWD, "/proc/sys/kernel/random/boot_id");
+    if (!text.ok() || text->empty()) return std::string("-");
+    return text->substr(0, text->find('\n'));
+  }();
+  return id;
 }
-
-}  // namespace
 
 absl::StatusOr<core::ProcessIdentity> IdentityOfChild(std::int32_t pid) {
   const std::string path = absl::StrCat("/proc/", pid, "/stat");
@@ -40,11 +41,7 @@ absl::StatusOr<core::ProcessIdentity> IdentityOfChild(std::int32_t pid) {
   return identity;
 }
 
-absl::StatusOr<Self> ReadSelf() {
-  const absl::StatusOr<core::ProcessIdentity> identity = IdentityOfChild(::getpid());
-  if (!identity.ok()) return identity.status();
-  return Self{.identity = *identity, .boot_id = BootId()};
-}
+absl::StatusOr<core::ProcessIdentity> ReadSelf() { return IdentityOfChild(::getpid()); }
 
 std::vector<core::ProcessIdentity> LivingChildren(std::size_t most) {
   std::vector<core::ProcessIdentity> children;

@@ -44,6 +44,56 @@ TEST(ProcessTree, ShimIsNotAMemberButItsSessionIs) {
   EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 12));
 }
 
+TEST(ProcessTree, SessionOfAShimThatIsGoneIsKnownByTheMembersInIt) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
+  tree.Update({Proc(1, 0), Proc(10, 1, 10), Proc(11, 10, 10)});
+  // 12 was forked and orphaned since then, 13 later.
+  tree.Update({Proc(1, 0), Proc(11, 1, 10), Proc(12, 1, 10)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 12));
+  tree.Update({Proc(1, 0), Proc(12, 1, 10), Proc(13, 1, 10)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(12, 13));
+  // Nobody of it is left, so the pid and the session may be another's by now.
+  tree.Update({Proc(1, 0)});
+  tree.Update({Proc(1, 0), Proc(14, 1, 10)});
+  EXPECT_THAT(tree.MembersOf(kA), IsEmpty());
+}
+
+TEST(ProcessTree, SessionOfAPidThatIsUsedAgainIsNobodys) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
+  tree.Update({Proc(1, 0), Proc(10, 1, 10)});
+  host::Process again = Proc(10, 1, 10);
+  again.identity.start = 90;
+  tree.Update({Proc(1, 0), again, Proc(91, 10, 10)});
+  EXPECT_THAT(tree.MembersOf(kA), IsEmpty());
+}
+
+TEST(ProcessTree, CommandWhoseShimWasKilledBringsItsSessionWithIt) {
+  ProcessTree tree;
+  tree.Add(kA, {11, 11}, ProcessTree::Root::kOrphan);
+  tree.Update({Proc(1, 0), Proc(11, 1, 10), Proc(12, 11, 12), Proc(13, 1, 10), Proc(14, 1, 14)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 12, 13));
+}
+
+TEST(ProcessTree, SessionOfAGuardedCommandIsItsTerminals) {
+  ProcessTree tree;
+  tree.Add(kA, {11, 11}, ProcessTree::Root::kMember);
+  const std::vector<host::Process> table = {Proc(1, 0), Proc(9, 1, 9), Proc(11, 9, 9),
+                                            Proc(12, 9, 9)};
+  tree.Update(table);
+  tree.Update(table);
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11));
+}
+
+TEST(ProcessTree, MembersThatAreNamedCountWithTheirChildrenIfTheyLive) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kOrphan);
+  tree.AddMembers(kA, {{12, 12}, {13, 99}, {14, 14}});
+  tree.Update({Proc(1, 0), Proc(12, 1, 12), Proc(13, 1, 13), Proc(15, 12, 15)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(12, 15));
+}
+
 TEST(ProcessTree, MemberStaysOneAfterItsParentIsGone) {
   ProcessTree tree;
   tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);

@@ -21,6 +21,7 @@
 #include "daemon/jobs/job_lock.h"
 #include "daemon/jobs/log.h"
 #include "daemon/jobs/result_file.h"
+#include "daemon/jobs/self.h"
 #include "daemon/jobs/spawn.h"
 #include "daemon/jobs/spec_file.h"
 #include "daemon/jobs/start_channel.h"
@@ -388,6 +389,60 @@ TEST_F(JobsTest, AJobIsNeverStartedTwice) {
   const absl::Status ended = jobs_.Start(kId, Script("echo twice")).status();
   EXPECT_EQ(ended.code(), absl::StatusCode::kAlreadyExists) << ended;
   EXPECT_EQ(Log(), "once\n");
+}
+
+TEST_F(JobsTest, TheCommandIsNamedWhileItRunsAndAfterItsShimWasKilled) {
+  Hold();
+  Start(Script("echo $$; " + std::string(kUntilReleased)));
+  ASSERT_TRUE(Eventually([&] { return !Log().empty(); }));
+  const std::optional<core::ProcessIdentity> command = IdentityOf(std::stoi(Log()));
+  ASSERT_TRUE(command.has_value());
+  EXPECT_EQ(jobs_.Inspect(kId)->command, command);
+  ::kill(shim_, SIGKILL);
+  ASSERT_EQ(::waitpid(shim_, nullptr, 0), shim_);
+  shims_.clear();
+  EXPECT_EQ(jobs_.Inspect(kId)->state, State::kLost);
+  EXPECT_EQ(jobs_.Inspect(kId)->command, command);
+  Release();
+  EXPECT_TRUE(Eventually([&] { return !Exists(*command); }));
+}
+
+TEST_F(JobsTest, WhatOutlivesTheCommandIsNamedAndWhatHasEndedIsNot) {
+  Hold();
+  Start(Script("exec 2>&-; setsid sh -c 'echo $$ >&3; exec 3>&-; " + std::string(kUntilReleased) +
+               "' 3>&1 > /dev/null & setsid true & sleep 0.2; exit 4"));
+  ASSERT_TRUE(Eventually([&] { return HasEnded(); }));
+  const std::optional<core::ProcessIdentity> left = IdentityOf(std::stoi(Log()));
+  ASSERT_TRUE(left.has_value());
+  EXPECT_THAT(jobs_.Inspect(kId)->left, ::testing::ElementsAre(*left));
+  Release();
+  EXPECT_TRUE(Eventually([&] { return !Exists(*left); }));
+}
+
+TEST_F(JobsTest, ACommandThatCouldNotBeStartedIsNotNamed) {
+  EXPECT_EQ(Run(Spec({"no-such-command"})).exit_code, 127);
+  EXPECT_FALSE(jobs_.Inspect(kId)->command.has_value());
+}
+
+TEST_F(JobsTest, ALineOfTheLockThatWasNotWrittenToItsEndNamesNobody) {
+  std::filesystem::create_directories(jobs_.FolderOf(kId));
+  const std::string lock = jobs_.FolderOf(kId) + "/job.lock";
+  const std::string boot = " " + BootId() + "\n";
+  WriteFile(lock, "10 100" + boot + "11 1");
+  EXPECT_EQ(jobs_.Inspect(kId)->shim, (core::ProcessIdentity{10, 100}));
+  EXPECT_FALSE(jobs_.Inspect(kId)->command.has_value());
+  WriteFile(lock, "10 100" + boot + "11 110" + boot + "12 120" + boot + "13 1");
+  EXPECT_EQ(jobs_.Inspect(kId)->command, (core::ProcessIdentity{11, 110}));
+  EXPECT_THAT(jobs_.Inspect(kId)->left, ::testing::ElementsAre(core::ProcessIdentity{12, 120}));
+}
+
+TEST_F(JobsTest, ACommandOfAnotherBootIsNobody) {
+  std::filesystem::create_directories(jobs_.FolderOf(kId));
+  WriteFile(jobs_.FolderOf(kId) + "/job.lock", "10 100 other\n11 110 other\n12 120 other\n");
+  const absl::StatusOr<Found> found = jobs_.Inspect(kId);
+  EXPECT_EQ(found->state, State::kLost);
+  EXPECT_FALSE(found->command.has_value());
+  EXPECT_THAT(found->left, ::testing::IsEmpty());
 }
 
 TEST_F(JobsTest, AJobWhoseShimWasKilledIsLostAndNotStartedAgain) {

@@ -428,6 +428,30 @@ TEST_F(JobServicesTest, ALogIsFollowedToItsEndAndBothStreamsAreToldApart) {
   EXPECT_EQ(err.err, "two\n");
 }
 
+TEST_F(JobServicesTest, ALogBeginsWithItsLastLinesAndSaysWhatIsLeftOut) {
+  const std::int64_t id = SubmitShell("echo one; echo two; echo three");
+  WaitForEnd(id);
+  const auto read = [&](std::int64_t lines, v1::ReadLogsResponse* piece) {
+    grpc::ClientContext context;
+    v1::ReadLogsRequest request;
+    request.set_id(id);
+    request.set_tail_lines(lines);
+    const auto reader = stub_->ReadLogs(&context, request);
+    reader->Read(piece);
+    for (v1::ReadLogsResponse more; reader->Read(&more);) {
+    }
+    return reader->Finish();
+  };
+  v1::ReadLogsResponse piece;
+  EXPECT_TRUE(read(1, &piece).ok());
+  EXPECT_EQ(piece.data(), "three\n");
+  EXPECT_EQ(piece.skipped_bytes(), 8);
+  EXPECT_EQ(piece.dropped_bytes(), 0);
+  const grpc::Status refused = read(-1, &piece);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), testing::HasSubstr("tail_lines: -1"));
+}
+
 TEST_F(JobServicesTest, WithoutFollowTheLogEndsWhereItIsAlthoughTheJobRuns) {
   const std::int64_t id = SubmitShell("echo so far; exec sleep 1000");
   ASSERT_TRUE(Eventually([&] { return ReadLog(id, false).out == "so far\n"; }));
