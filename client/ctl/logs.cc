@@ -53,6 +53,11 @@ absl::StatusOr<v1::ReadLogsRequest> ToRequest(const Options& options) {
 
 // False, with a line on stderr, when the job has no output and will have none that is waited for.
 bool MayHaveOutput(const v1::Job& job, bool follow) {
+  if (job.state() == v1::JOB_STATE_PENDING && !job.reason_text().empty()) {
+    Note(absl::StrCat("job ", job.id(), " waits to run again (", std::string(job.reason_text()),
+                      "); this is the output of that run"));
+    return true;
+  }
   if (job.state() == v1::JOB_STATE_PENDING) {
     Note(absl::StrCat("job ", job.id(), " has not started",
                       follow ? "; waiting for its output" : ", so it has no output yet"));

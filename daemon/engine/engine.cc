@@ -712,6 +712,8 @@ void Engine::Impl::AdoptJob(const core::JobRecord& record) {
       if (found->shim) return Attach(record.id, *found->shim, ProcessTree::Root::kShim);
       [[fallthrough]];
     case jobs::Found::State::kLost:
+      // It was started, and the daemon saw nothing of it before the machine went down.
+      if (found->earlier_boot) return Feed(core::NodeFailed{record.id});
       if (AttachOrphan(record.id, *found)) return;
       return Feed(core::Exited{record.id, core::Outcome{}, 0, Unseen(*found)});
   }

@@ -112,6 +112,7 @@ absl::StatusOr<LockState> ReadLock(int folder) {
   state.written = !text.empty();
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   state.shim = Parse(lines[0]);
+  state.earlier_boot = state.shim && !ParseOfThisBoot(lines[0]);
   // The last is empty, or one that was not written to its end and may name another process.
   if (lines.size() > 2) state.command = ParseOfThisBoot(lines[1]);
   for (std::size_t line = 2; line + 1 < lines.size(); ++line) {

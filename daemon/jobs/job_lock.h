@@ -46,6 +46,7 @@ struct LockState {
   bool held = false;                          // now
   bool written = false;                       // by a shim, ever
   std::optional<core::ProcessIdentity> shim;  // absent when it cannot be read
+  bool earlier_boot = false;                  // that shim was of another boot
   // What the shim started in this boot; absent when it started nothing, or was killed before it
   // could say so.
   std::optional<core::ProcessIdentity> command;

@@ -115,8 +115,13 @@ absl::Status Jobs::Prepare(core::JobId id, const core::JobSpec& spec) {
 absl::StatusOr<pid_t> Jobs::Start(core::JobId id, const core::JobSpec& spec) {
   const std::string what = absl::StrCat("start job ", core::Value(id));
   ReapAbandoned();
-  const absl::StatusOr<Found> found = Inspect(id);
+  absl::StatusOr<Found> found = Inspect(id);
   if (!found.ok()) return Unavailable(what, found.status());
+  if (found->state == Found::State::kLost && found->earlier_boot) {
+    // Queued again after the machine went down: nothing of that run is alive.
+    if (absl::Status status = ForgetRun(id); !status.ok()) return Unavailable(what, status);
+    found->state = Found::State::kNeverStarted;
+  }
   if (found->state != Found::State::kNeverStarted) {
     return absl::AlreadyExistsError(
         absl::StrCat(what, ": it was started before, see ", FolderOf(id)));
@@ -159,6 +164,20 @@ void Jobs::ReapAbandoned() {
   std::erase_if(abandoned_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
+// The lock goes last: until then the folder says that there was a run.
+absl::Status Jobs::ForgetRun(core::JobId id) const {
+  const std::string path = FolderOf(id);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().filename() != kLockFile) std::filesystem::remove(entry.path(), error);
+    if (error) break;
+  }
+  if (!error) std::filesystem::remove(path + "/" + kLockFile, error);
+  if (error) return absl::UnavailableError(absl::StrCat("empty ", path, ": ", error.message()));
+  const absl::StatusOr<Descriptor> folder = OpenFolder(path);
+  return folder.ok() ? Sync(folder->get(), path) : folder.status();
+}
+
 absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
   const absl::StatusOr<Descriptor> folder = OpenFolder(FolderOf(id));
   if (absl::IsNotFound(folder.status())) return Found{};
@@ -167,6 +186,7 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
   if (!lock.ok()) return lock.status();
   Found found;
   found.shim = lock->shim;
+  found.earlier_boot = lock->earlier_boot;
   found.command = lock->command;
   found.left = lock->left;
   // Looked for after the lock: a shim writes its result before it lets go, so a free lock and no

@@ -32,6 +32,8 @@ struct Found {
   State state = State::kNeverStarted;
   // The shim that has or had the lock, as it wrote itself down.
   std::optional<core::ProcessIdentity> shim;
+  // The machine went down since it took the lock.
+  bool earlier_boot = false;
   // What it started, if it lived to write that down. Of kLost it may run still.
   std::optional<core::ProcessIdentity> command;
   // Of kEnded: what the shim still had to look after then; their children are not named.
@@ -51,8 +53,9 @@ class Jobs {
   // Makes the folder, writes the spec durably, spawns the shim with nothing of the daemon's but
   // /dev/null, and returns the shim's pid, a child of this process that must be reaped by
   // ExitWatcher. When this returns, the shim has the lock or has failed. A command that cannot be
-  // executed is no error here: the result says so. AlreadyExists when a shim has ever taken this
-  // job's lock; Unavailable when the folder cannot be written.
+  // executed is no error here: the result says so. AlreadyExists when a shim has taken this job's
+  // lock in this boot, or left its result; what an earlier boot cut off is forgotten. Unavailable
+  // when the folder cannot be written.
   //
   // Where the shim was given up it is Unavailable too, and that shim will run nothing.
   absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);
@@ -68,6 +71,7 @@ class Jobs {
 
  private:
   absl::Status Prepare(core::JobId id, const core::JobSpec& spec);
+  absl::Status ForgetRun(core::JobId id) const;
   void ReapAbandoned();
 
   std::string folder_;
