@@ -12,7 +12,7 @@ fi
 
 ./scripts/install_dependencies.sh
 cmake --preset release -DSTAGELOAD_TESTS=ON >/dev/null
-cmake --build --preset release --target core_bench >/dev/null
+cmake --build --preset release --target core_bench queue_bench >/dev/null
 
 echo "== one step of the core with n starts queued and 100 active clients"
 build/release/bench/core_bench --benchmark_format=csv --benchmark_min_time=0.5 "$@" 2>/dev/null |
@@ -31,3 +31,6 @@ build/release/bench/core_bench --benchmark_format=csv --benchmark_min_time=0.5 "
       cpu = $4
     }
     END { exit failed }'
+
+echo "== a long queue in a real daemon"
+build/release/bench/queue_bench build/release/bin/stageloadd build/release/bin/stageloadctl

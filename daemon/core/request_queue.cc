@@ -27,6 +27,7 @@ void RequestQueue::Add(const Instant& now, Request request) {
   for (const JobId parent : request.parents) children_[parent].insert(id);
   busy_.Want(request.record.policy.busy);
   ranks_.insert(rank);
+  places_.Insert(rank);
   Request& added = requests_.emplace(id, std::move(request)).first->second;
   if (added.record.held || IsHeldWithAll(added)) StopClock(added);
   Place(added);
@@ -37,6 +38,7 @@ RequestQueue::Request RequestQueue::Take(JobId id) {
   Request& request = found->second;
   Unplace(request);
   ranks_.erase(RankOf(request));
+  places_.Erase(RankOf(request));
   if (!request.due) begins_.erase({*request.record.begin_time, id});
   if (request.give_up) give_ups_.erase({*request.give_up, id});
   for (const JobId parent : request.parents) {
@@ -263,6 +265,11 @@ std::optional<absl::Duration> RequestQueue::NextChange(const Instant& now) const
 }
 
 // ---- Questions ----
+
+std::int64_t RequestQueue::PlaceOf(JobId id) const {
+  const Request* request = Find(id);
+  return request == nullptr ? 0 : places_.Of(RankOf(*request));
+}
 
 bool RequestQueue::IsCandidate(JobId id) const {
   const Request* request = Find(id);

@@ -11,7 +11,6 @@
 #ifndef STAGELOAD_DAEMON_CORE_REQUEST_QUEUE_H_
 #define STAGELOAD_DAEMON_CORE_REQUEST_QUEUE_H_
 
-#include <compare>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,19 +27,9 @@
 #include "daemon/core/busy_watch.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
+#include "daemon/core/rank.h"
 
 namespace stageload::core {
-
-// The order of starts: higher priority, then arrival.
-struct Rank {
-  int priority = 0;
-  JobId id{};
-  friend bool operator==(const Rank&, const Rank&) = default;
-  friend std::strong_ordering operator<=>(const Rank& a, const Rank& b) {
-    if (a.priority != b.priority) return b.priority <=> a.priority;
-    return a.id <=> b.id;
-  }
-};
 
 class RequestQueue {
  public:
@@ -101,6 +90,8 @@ class RequestQueue {
 
   // All that wait, in order.
   const std::set<Rank>& ranks() const { return ranks_; }
+  // The place in that order, from 1; 0 for one that does not wait.
+  std::int64_t PlaceOf(JobId id) const;
   // Those whose give-up time has come, and the next such time.
   std::vector<JobId> GivingUp(absl::Duration now) const;
   std::optional<absl::Duration> NextGiveUp() const;
@@ -168,6 +159,7 @@ class RequestQueue {
   std::optional<std::string> held_;
   std::map<JobId, Request> requests_;
   std::set<Rank> ranks_;
+  Places places_;
   std::set<std::pair<absl::Duration, JobId>> give_ups_;
   std::set<std::pair<absl::Time, JobId>> begins_;  // not due yet
   std::map<JobId, std::set<JobId>> children_;      // parent -> who waits for it

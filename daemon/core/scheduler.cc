@@ -785,28 +785,6 @@ Usage Scheduler::UsageOf(JobId id) const {
   return client == clients_.end() ? Usage{} : client->second.usage;
 }
 
-std::vector<std::int64_t> Scheduler::QueuePositions(const std::vector<JobId>& ids) const {
-  std::map<JobId, std::int64_t> wanted;
-  for (const JobId id : ids) {
-    if (IsPending(id)) wanted[id] = 0;
-  }
-  std::int64_t position = 0;
-  std::size_t left = wanted.size();
-  for (auto rank = queue_.ranks().begin(); left > 0 && rank != queue_.ranks().end(); ++rank) {
-    ++position;
-    const auto found = wanted.find(rank->id);
-    if (found == wanted.end()) continue;
-    found->second = position;
-    --left;
-  }
-  std::vector<std::int64_t> positions;
-  for (const JobId id : ids) {
-    const auto found = wanted.find(id);
-    positions.push_back(found == wanted.end() ? 0 : found->second);
-  }
-  return positions;
-}
-
 std::vector<ClientStatus> Scheduler::Clients() const {
   std::vector<ClientStatus> clients;
   for (const auto& [id, client] : clients_) {

@@ -83,8 +83,6 @@ class Scheduler {
   // Of a pending client; empty for any other. Never empty for one that stays pending.
   std::vector<Blocker> BlockersOf(const Instant& now, JobId id) const;
   std::vector<Blocker> BlockersOf(const Instant& now, LeaseId id) const;
-  // The place in the queue of each, from 1; 0 for one that does not wait. One walk for all.
-  std::vector<std::int64_t> QueuePositions(const std::vector<JobId>& ids) const;
   std::vector<ClientStatus> Clients() const;  // ascending by id
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
   const RequestQueue& queue() const { return queue_; }

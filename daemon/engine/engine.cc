@@ -178,7 +178,6 @@ class Engine::Impl {
   void AfterEnd(const core::JobRecord& record);
   JobPage PageInQueueOrder(const store::ListQuery& query, QueuePlace after);
   absl::Status AddEnded(const store::ListQuery& query, QueuePlace after, JobPage& page);
-  void AddPositions(JobPage& page) const;
   void EndedOrNotFound(JobId id, OnJob done);
   void ForgetOld(const Instant& now);
 
@@ -215,7 +214,7 @@ class Engine::Impl {
   void Enqueue(const core::Submit& event, std::optional<core::JobSpec> spec, OnJob done);
   const core::JobRecord* InMemory(JobId id) const;
   absl::StatusOr<JobView> View(JobId id);
-  JobView ViewOf(core::JobRecord record, bool position = true);
+  JobView ViewOf(core::JobRecord record);
   void Note(const core::Note& note);
 
   Options options_;
@@ -863,13 +862,13 @@ std::optional<std::int32_t> Engine::Impl::PidOf(const core::JobRecord& record) {
   return commands_[record.id] = found->command->pid;
 }
 
-JobView Engine::Impl::ViewOf(core::JobRecord record, bool position) {
+JobView Engine::Impl::ViewOf(core::JobRecord record) {
   JobView view;
   view.pid = PidOf(record);
   view.usage = core_->UsageOf(record.id);
   if (core_->IsPending(record.id)) {
     view.blockers = core_->BlockersOf(Now(), record.id);
-    if (position) view.queue_position = core_->QueuePositions({record.id}).front();
+    view.queue_position = core_->queue().PlaceOf(record.id);
   }
   view.record = std::move(record);
   return view;
@@ -977,19 +976,11 @@ void Engine::Impl::List(store::ListQuery query, OnPage done) {
             break;
           }
           const core::JobRecord* newer = InMemory(row.id);
-          page.jobs.push_back(ViewOf(newer != nullptr ? *newer : row, /*position=*/false));
+          page.jobs.push_back(ViewOf(newer != nullptr ? *newer : row));
         }
-        AddPositions(page);
         page.queue_held = core_->queue_held();
         done(std::move(page));
       });
-}
-
-void Engine::Impl::AddPositions(JobPage& page) const {
-  std::vector<JobId> ids;
-  for (const JobView& job : page.jobs) ids.push_back(job.record.id);
-  const std::vector<std::int64_t> positions = core_->QueuePositions(ids);
-  for (std::size_t i = 0; i < ids.size(); ++i) page.jobs[i].queue_position = positions[i];
 }
 
 void Engine::Impl::ListQueue(store::ListQuery query, QueuePlace after, OnPage done) {
@@ -997,7 +988,6 @@ void Engine::Impl::ListQueue(store::ListQuery query, QueuePlace after, OnPage do
       [this, query = std::move(query), after, done = std::move(done)](const absl::Status&) mutable {
         JobPage page = PageInQueueOrder(query, after);
         if (absl::Status status = AddEnded(query, after, page); !status.ok()) return done(status);
-        AddPositions(page);
         page.queue_held = core_->queue_held();
         done(std::move(page));
       });
@@ -1010,7 +1000,7 @@ JobPage Engine::Impl::PageInQueueOrder(const store::ListQuery& query, QueuePlace
   const auto full = [&] { return static_cast<int>(page.jobs.size()) == query.limit; };
   const auto add = [&](const core::JobRecord& record, Part part) {
     if (!store::Matches(query, record)) return;
-    page.jobs.push_back(ViewOf(record, /*position=*/false));
+    page.jobs.push_back(ViewOf(record));
     page.next_place = {part, record.policy.priority, record.id};
   };
   if (after.part == Part::kPending) {
@@ -1049,7 +1039,7 @@ absl::Status Engine::Impl::AddEnded(const store::ListQuery& query, QueuePlace af
       page.next_place = {QueuePlace::Part::kEnded, 0, page.jobs.back().record.id};
       break;
     }
-    page.jobs.push_back(ViewOf(row, /*position=*/false));
+    page.jobs.push_back(ViewOf(row));
   }
   return absl::OkStatus();
 }

@@ -54,8 +54,9 @@ TEST_F(SchedulerTest, HigherPriorityGoesFirstThenWhoCameFirst) {
     policy.priority = priority;
     Submitting(policy);  // nothing starts: there is no sample yet
   }
-  EXPECT_THAT(scheduler_->QueuePositions({JobId{1}, JobId{2}, JobId{3}, JobId{4}, JobId{9}}),
-              ElementsAre(3, 2, 4, 1, 0));
+  std::vector<std::int64_t> places;
+  for (const int id : {1, 2, 3, 4, 9}) places.push_back(scheduler_->queue().PlaceOf(JobId{id}));
+  EXPECT_THAT(places, ElementsAre(3, 2, 4, 1, 0));
   EXPECT_THAT(BlockersOf(1), ElementsAre(BlockerKind::kStale, BlockerKind::kOrder));
   EXPECT_THAT(BlockersOf(4), ElementsAre(BlockerKind::kStale));
 }

@@ -13,7 +13,6 @@ namespace stageload::core {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -194,7 +193,8 @@ TEST_F(WaitingTest, AHigherPriorityMovesAWaitingJobForward) {
   EXPECT_TRUE(scheduler_->CheckUpdate(Row(second), policy).ok());
   const Effects effects = Step(UpdateAsked{JobId{second}, policy});
   EXPECT_EQ(All<Save>(effects).at(0).record.policy.priority, 5);
-  EXPECT_THAT(scheduler_->QueuePositions({JobId{first}, JobId{second}}), ElementsAre(2, 1));
+  EXPECT_EQ(scheduler_->queue().PlaceOf(JobId{first}), 2);
+  EXPECT_EQ(scheduler_->queue().PlaceOf(JobId{second}), 1);
 }
 
 TEST_F(WaitingTest, ALowerDeclarationLetsAWaitingJobStartAtOnce) {
