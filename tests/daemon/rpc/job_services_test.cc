@@ -390,6 +390,164 @@ TEST_F(JobServicesTest, JobsArePagedNewestFirstAndFiltered) {
   EXPECT_EQ(List(cancelled).jobs(0).id(), 3);
 }
 
+TEST_F(JobServicesTest, InQueueOrderPagesGoOnFromWhatWaitsToWhatRunsToWhatHasEnded) {
+  const std::int64_t runs = SubmitShell("sleep 1000");
+  const std::int64_t ended = SubmitShell("true");
+  WaitForEnd(ended);
+  SetLevel(20);  // nothing is admitted from here on
+  std::vector<std::int64_t> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(SubmitShell("true"));
+  v1::SubmitJobRequest urgent = Shell("true");
+  urgent.mutable_policy()->set_priority(5);
+  v1::Job first;
+  ASSERT_TRUE(Submit(urgent, first).ok());
+  const std::int64_t cancelled = SubmitShell("true");
+  ASSERT_TRUE(Cancel(cancelled).ok());
+
+  for (const int size : {1, 2, 3, 5, 8, 100}) {
+    v1::ListJobsRequest request;
+    request.set_order(v1::JOB_ORDER_QUEUE);
+    request.set_page_size(size);
+    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> places;
+    do {
+      const v1::ListJobsResponse page = List(request);
+      EXPECT_LE(page.jobs_size(), size);
+      for (const v1::Job& job : page.jobs()) {
+        ids.push_back(job.id());
+        if (job.queue_position() > 0) places.push_back(job.queue_position());
+      }
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    EXPECT_THAT(ids, testing::ElementsAre(first.id(), waiting[0], waiting[1], waiting[2],
+                                          waiting[3], runs, cancelled, ended))
+        << "pages of " << size;
+    EXPECT_THAT(places, testing::ElementsAre(1, 2, 3, 4, 5));
+  }
+  for (const char* token : {"5", "0.0", "3.0.1", "0.0.0", "0.x.1", "a.b.c", "0.0.1.2"}) {
+    Context context;
+    v1::ListJobsRequest request;
+    request.set_order(v1::JOB_ORDER_QUEUE);
+    request.set_page_token(token);
+    v1::ListJobsResponse response;
+    EXPECT_EQ(stub_->ListJobs(&context, request, &response).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT)
+        << token;
+  }
+}
+
+TEST_F(JobServicesTest, AnUpdateChangesWhatIsSetClearsWhatIsNamedAndKeepsTheRest) {
+  SetLevel(20);
+  v1::SubmitJobRequest submit = Shell("true");
+  submit.mutable_policy()->set_memory_bytes(GiB(1).count());
+  submit.mutable_policy()->set_time_limit_ns(1'000'000'000);
+  submit.mutable_policy()->set_priority(2);
+  v1::Job job;
+  ASSERT_TRUE(Submit(submit, job).ok());
+  const auto update = [&](const v1::UpdateJobRequest& request, v1::Job* changed) {
+    Context context;
+    v1::UpdateJobResponse response;
+    const grpc::Status status = stub_->UpdateJob(&context, request, &response);
+    if (changed != nullptr) *changed = response.job();
+    return status;
+  };
+  v1::UpdateJobRequest request;
+  request.set_id(job.id());
+  request.mutable_policy()->set_swap_budget_bytes(GiB(2).count());
+  request.mutable_policy()->add_busy_patterns("ollama");
+  request.add_clear_fields("time_limit_ns");
+  v1::Job changed;
+  ASSERT_TRUE(update(request, &changed).ok());
+  EXPECT_EQ(changed.policy().swap_budget_bytes(), GiB(2).count());
+  EXPECT_THAT(changed.policy().busy_patterns(), testing::ElementsAre("ollama"));
+  EXPECT_FALSE(changed.policy().has_time_limit_ns());
+  EXPECT_EQ(changed.policy().memory_bytes(), GiB(1).count());
+  EXPECT_EQ(changed.policy().priority(), 2);
+
+  v1::UpdateJobRequest wrong;
+  wrong.set_id(job.id());
+  wrong.add_clear_fields("grace_ns");
+  const grpc::Status status = update(wrong, nullptr);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("time_limit_ns"));
+  wrong.clear_clear_fields();
+  wrong.mutable_policy()->set_priority(5000);
+  EXPECT_EQ(update(wrong, nullptr).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  wrong.set_id(77);
+  EXPECT_EQ(ReasonOnWire(update(wrong, nullptr)), kJobNotFound);
+}
+
+TEST_F(JobServicesTest, WatchingAllJobsStartsWithThoseThatHaveNotEndedAndEndsWithTheDaemon) {
+  const std::int64_t runs = SubmitShell("sleep 1000");
+  WaitForEnd(SubmitShell("true"));
+  Context context;
+  const auto reader = stub_->WatchJobs(&context, {});
+  v1::WatchJobsResponse change;
+  ASSERT_TRUE(reader->Read(&change));
+  EXPECT_EQ(change.job().id(), runs);
+  const std::int64_t more = SubmitShell("exit 3");
+  while (reader->Read(&change)) {
+    ASSERT_EQ(change.job().id(), more);
+    if (change.job().state() == v1::JOB_STATE_FAILED) break;
+  }
+  EXPECT_EQ(change.job().exit_code(), 3);
+  Context delete_context;
+  v1::DeleteJobRequest forget;
+  forget.set_id(more);
+  v1::DeleteJobResponse forgotten;
+  ASSERT_TRUE(stub_->DeleteJob(&delete_context, forget, &forgotten).ok());
+  ASSERT_TRUE(reader->Read(&change));
+  EXPECT_TRUE(change.deleted());
+  EXPECT_EQ(change.job().id(), more);
+  ASSERT_TRUE(Cancel(runs).ok());
+  WaitForEnd(runs);
+  Stop();
+  while (reader->Read(&change)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// 200 jobs change many times while nobody reads; then each is told at most as often as it is
+// asked for, and the last word on each is its end.
+TEST_F(JobServicesTest, WhoWatchesSlowlyGetsTheNewestOfEachJob) {
+  SetLevel(20);
+  Context context;
+  const auto reader = stub_->WatchJobs(&context, {});
+  constexpr int kJobs = 200;
+  for (int i = 0; i < kJobs; ++i) SubmitShell("true");
+  for (int round = 0; round < 3; ++round) {
+    for (int id = 1; id <= kJobs; ++id) {
+      Context update_context;
+      v1::UpdateJobRequest update;
+      update.set_id(id);
+      update.mutable_policy()->set_priority(round + 1);
+      v1::UpdateJobResponse response;
+      ASSERT_TRUE(stub_->UpdateJob(&update_context, update, &response).ok());
+    }
+  }
+  for (int id = 1; id <= kJobs; ++id) ASSERT_TRUE(Cancel(id).ok());
+  std::map<std::int64_t, v1::JobState> last;
+  int ended = 0;
+  v1::WatchJobsResponse change;
+  while (ended < kJobs && reader->Read(&change)) {
+    ASSERT_NE(last[change.job().id()], v1::JOB_STATE_CANCELLED) << "told again after its end";
+    last[change.job().id()] = change.job().state();
+    if (change.job().state() == v1::JOB_STATE_CANCELLED) ++ended;
+  }
+  EXPECT_EQ(ended, kJobs);
+  context.TryCancel();
+}
+
+TEST_F(JobServicesTest, AProfileThatIsNotThereCannotBeForgotten) {
+  Context context;
+  v1::DeleteProfileRequest request;
+  request.set_name("none");
+  v1::DeleteProfileResponse response;
+  const grpc::Status status = stub_->DeleteProfile(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(ReasonOnWire(status), kProfileNotFound);
+}
+
 TEST_F(JobServicesTest, ACancelledJobEndsAndCannotBeCancelledAgain) {
   const std::int64_t id = SubmitShell("sleep 1000");
   ASSERT_TRUE(Cancel(id).ok());
