@@ -146,6 +146,15 @@ class JobServicesTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return job.id();
   }
+  // After which others may start at once.
+  std::int64_t SubmitDeclared(const std::string& script) {
+    v1::SubmitJobRequest request = Shell(script);
+    request.mutable_policy()->set_memory_bytes(1 << 20);
+    v1::Job job;
+    const grpc::Status status = Submit(request, job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job.id();
+  }
   grpc::Status Get(std::int64_t id, v1::Job& job) {
     Context context;
     v1::GetJobRequest request;
@@ -391,8 +400,8 @@ TEST_F(JobServicesTest, JobsArePagedNewestFirstAndFiltered) {
 }
 
 TEST_F(JobServicesTest, InQueueOrderPagesGoOnFromWhatWaitsToWhatRunsToWhatHasEnded) {
-  const std::int64_t runs = SubmitShell("sleep 1000");
-  const std::int64_t ended = SubmitShell("true");
+  const std::int64_t runs = SubmitDeclared("sleep 1000");
+  const std::int64_t ended = SubmitDeclared("true");
   WaitForEnd(ended);
   SetLevel(20);  // nothing is admitted from here on
   std::vector<std::int64_t> waiting;
@@ -478,8 +487,8 @@ TEST_F(JobServicesTest, AnUpdateChangesWhatIsSetClearsWhatIsNamedAndKeepsTheRest
 }
 
 TEST_F(JobServicesTest, WatchingAllJobsStartsWithThoseThatHaveNotEndedAndEndsWithTheDaemon) {
-  const std::int64_t runs = SubmitShell("sleep 1000");
-  WaitForEnd(SubmitShell("true"));
+  const std::int64_t runs = SubmitDeclared("sleep 1000");
+  WaitForEnd(SubmitDeclared("true"));
   Context context;
   const auto reader = stub_->WatchJobs(&context, {});
   v1::WatchJobsResponse change;
