@@ -104,7 +104,7 @@ absl::Status StartLog(const Paths& paths, const Options& options) {
 
 void LogEvent(const telemetry::Event& event) {
   const bool bad = event.kind == "store_failed" || event.kind == "sample_failed" ||
-                   event.kind == "signal_refused";
+                   event.kind == "signal_refused" || event.kind == "store_damaged";
   const std::string job = event.job ? absl::StrCat(" job=", core::Value(*event.job)) : "";
   spdlog::log(bad ? spdlog::level::err : spdlog::level::info, "{}{} {}", event.kind, job,
               event.text);
@@ -179,7 +179,11 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   socket_.emplace(*std::move(socket));
   const absl::Status log = StartLog(paths, options);
   if (!log.ok()) return log;
-  absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store);
+  jobs_.emplace(paths.jobs, *shim);
+  absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store, [this] {
+    const std::vector<core::JobId> folders = jobs_->Folders();
+    return folders.empty() ? core::JobId{0} : folders.back();
+  });
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
   // Not before the store is open: a client that connects to a daemon which then fails to start
@@ -187,7 +191,6 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   const absl::Status listens = socket_->Listen();
   if (!listens.ok()) return listens;
 
-  jobs_.emplace(paths.jobs, *shim);
   engine_ = std::make_unique<engine::Engine>(
       EngineOptions(*config, options),
       engine::Engine::Parts{host_.get(), store_.get(), &*jobs_, &hub_});

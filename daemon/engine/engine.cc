@@ -14,6 +14,7 @@
 #include "daemon/engine/busy_programs.h"
 #include "daemon/engine/mailbox.h"
 #include "daemon/engine/process_tree.h"
+#include "daemon/engine/rows_from_folders.h"
 #include "daemon/engine/watchers.h"
 
 namespace stageload::engine {
@@ -96,6 +97,7 @@ class Engine::Impl {
   Impl(Options options, Parts parts) : options_(std::move(options)), parts_(parts) {}
 
   absl::Status Restore();
+  absl::Status TellRecovery();
   void Run();
   void RequestStop() {
     stop_ = true;
@@ -260,6 +262,7 @@ class Engine::Impl {
 // ---- The loop ----
 
 absl::Status Engine::Impl::Restore() {
+  if (absl::Status status = TellRecovery(); !status.ok()) return status;
   const absl::StatusOr<JobId> next_id = parts_.store->NextId();
   if (!next_id.ok()) return next_id.status();
   const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->Unended();
@@ -280,6 +283,17 @@ absl::Status Engine::Impl::Restore() {
   SampleIfDue(Now());
   CommitAndCarryOut();
   return absl::OkStatus();
+}
+
+// Once after a damaged store was left behind: jobs whose rows are lost get new ones.
+absl::Status Engine::Impl::TellRecovery() {
+  const absl::StatusOr<std::string> recovery = parts_.store->Setting(store::kRecovery);
+  if (!recovery.ok() || recovery->empty()) return recovery.status();
+  store::Batch batch = RowsFromFolders(*parts_.jobs, *parts_.store, *parts_.host);
+  batch.settings[store::kRecovery] = "";
+  Note({"store_damaged", std::nullopt, *recovery});
+  for (const store::EventRow& event : batch.events) Note({event.kind, event.job, event.text});
+  return parts_.store->Commit(batch);
 }
 
 void Engine::Impl::Run() {

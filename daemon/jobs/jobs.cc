@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/descriptor.h"
 #include "daemon/jobs/durable_file.h"
@@ -208,6 +210,25 @@ absl::StatusOr<Found> Jobs::Inspect(core::JobId id) const {
     found.state = Found::State::kLost;
   }
   return found;
+}
+
+std::vector<core::JobId> Jobs::Folders() const {
+  std::vector<core::JobId> ids;
+  std::error_code ignored;  // no folder, no jobs
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+    std::int64_t id = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &id)) ids.push_back(core::JobId{id});
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+absl::StatusOr<core::JobSpec> Jobs::SpecOf(core::JobId id) const {
+  const absl::StatusOr<Descriptor> folder = OpenFolder(FolderOf(id));
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<std::string> bytes = ReadWhole(folder->get(), kSpecFile);
+  if (!bytes.ok()) return bytes.status();
+  return DecodeSpec(*bytes);
 }
 
 absl::Status Jobs::Remove(core::JobId id) const {

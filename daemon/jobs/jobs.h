@@ -63,6 +63,11 @@ class Jobs {
   // Reads the folder. Safe at any time, also while the shim writes.
   absl::StatusOr<Found> Inspect(core::JobId id) const;
 
+  // Every job that has a folder, ascending.
+  std::vector<core::JobId> Folders() const;
+  // What the folder's job runs; NotFound once it has ended.
+  absl::StatusOr<core::JobSpec> SpecOf(core::JobId id) const;
+
   // Forgets the environment and limits of an ended job (the spec file); its log stays.
   absl::Status DropSpec(core::JobId id) const;
   // Removes the folder of an ended job with its log. FailedPrecondition while a shim holds its

@@ -7,13 +7,9 @@
 #include <SQLiteCpp/Exception.h>
 #include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -24,30 +20,10 @@
 #include "base/error_reason.h"
 #include "daemon/store/columns.h"
 #include "daemon/store/schema.h"
+#include "daemon/store/store_file.h"
 
 namespace stageload::store {
 namespace {
-
-// A connection of the user's own (the sqlite3 shell) may hold the file for a moment.
-constexpr int kBusyTimeoutMs = 2000;
-
-absl::Status Failed(const std::string& path, const std::string& what, const std::string& why) {
-  return WithReason(absl::UnavailableError(absl::StrCat(what, " ", path, ": ", why)), kStoreFailed);
-}
-
-// SQLite would say no more than "unable to open database file", and would make the file with the
-// process's umask. Its -wal and -shm take their mode from it (sqlite3 os_unix.c,
-// findCreateFileMode).
-absl::Status MakePrivateFile(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
-  absl::Status status;
-  if (::fchmod(descriptor, 0600) != 0) {
-    status = absl::ErrnoToStatus(errno, absl::StrCat("chmod 0600 ", path));
-  }
-  ::close(descriptor);
-  return status;
-}
 
 // FNV-1a: the same on every platform and in every build, since it is stored.
 std::int64_t HashOf(std::string_view bytes) {
@@ -83,6 +59,10 @@ class Store::Database {
       : path_(path), database_(std::move(database)) {}
 
   const std::string& path() const { return path_; }
+  // By leaving the write-ahead log, as a crash would.
+  void CheckAtNextOpen() {
+    sqlite3_db_config(database_->getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
 
   absl::Status Commit(const Batch& batch);
   std::vector<core::JobRecord> Unended();
@@ -403,63 +383,22 @@ std::vector<std::int64_t> Store::Database::FilteredIds(const ListQuery& query,
 namespace {
 
 // Runs `body`, which returns an absl::Status or StatusOr; what SQLite throws becomes Unavailable.
-template <typename Body>
-auto Guarded(const std::string& path, const std::string& what, Body body) -> decltype(body()) {
+template <typename Database, typename Body>
+auto Guarded(Database& database, const std::string& what, Body body) -> decltype(body()) {
   try {
     return body();
   } catch (const SQLite::Exception& exception) {
-    return Failed(path, what, exception.what());
+    if (IsDamage(exception)) database.CheckAtNextOpen();
+    return StoreFailed(database.path(), what, exception);
   } catch (const std::exception& exception) {
-    return Failed(path, what, exception.what());
+    return StoreFailed(database.path(), what, exception.what());
   }
 }
 
 // The same of a read that only SQLite can make fail.
-template <typename Body>
-auto Reading(const std::string& path, Body body) -> absl::StatusOr<decltype(body())> {
-  return Guarded(path, "read", [&]() -> absl::StatusOr<decltype(body())> { return body(); });
-}
-
-// Refuses what is not ours before anything is written: closing a database would otherwise move its
-// write-ahead log into the file.
-absl::Status CheckVersion(SQLite::Database& database, const std::string& path, int* version) {
-  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  *version = database.execAndGet("PRAGMA user_version").getInt();
-  if (*version > kSchemaVersion || *version < 0) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            path, " was written by a newer stageload (schema ", *version, "; this one writes ",
-            kSchemaVersion, "): install that version again, or move the file away to start anew")),
-        kStoreFailed);
-  }
-  if (*version == 0 && database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() != 0) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            path, " is a database of another program: move it away, or set another state folder")),
-        kStoreFailed);
-  }
-  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-  return absl::OkStatus();
-}
-
-void Configure(SQLite::Database& database) {
-  database.exec("PRAGMA journal_mode = WAL");
-  database.exec("PRAGMA synchronous = FULL");
-  // macOS: fsync(2) leaves data in the drive's cache, F_FULLFSYNC does not. No effect elsewhere.
-  database.exec("PRAGMA fullfsync = ON");
-  database.exec("PRAGMA checkpoint_fullfsync = ON");
-  database.exec("PRAGMA foreign_keys = ON");
-  // An environment may hold secrets: what is dropped is overwritten.
-  database.exec("PRAGMA secure_delete = ON");
-}
-
-void Migrate(SQLite::Database& database, int version) {
-  for (; version < kSchemaVersion; ++version) {
-    SQLite::Transaction transaction(database);
-    database.exec(kMigrations[static_cast<std::size_t>(version)]);
-    database.exec(absl::StrCat("PRAGMA user_version = ", version + 1));
-    transaction.commit();
-  }
+template <typename Database, typename Body>
+auto Reading(Database& database, Body body) -> absl::StatusOr<decltype(body())> {
+  return Guarded(database, "read", [&]() -> absl::StatusOr<decltype(body())> { return body(); });
 }
 
 }  // namespace
@@ -467,71 +406,67 @@ void Migrate(SQLite::Database& database, int version) {
 Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 Store::~Store() = default;
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
-  if (absl::Status status = MakePrivateFile(path); !status.ok()) {
-    return Failed(path, "open the store", std::string(status.message()));
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path,
+                                                   const HighestId& known_elsewhere) {
+  absl::StatusOr<std::unique_ptr<SQLite::Database>> file = OpenStoreFile(path, known_elsewhere);
+  if (!file.ok()) return file.status();
+  try {
+    return std::unique_ptr<Store>(new Store(std::make_unique<Database>(path, *std::move(file))));
+  } catch (const SQLite::Exception& exception) {
+    return StoreFailed(path, "open the store", exception);
   }
-  return Guarded(path, "open the store", [&]() -> absl::StatusOr<std::unique_ptr<Store>> {
-    auto database =
-        std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyTimeoutMs);
-    int version = 0;
-    if (absl::Status status = CheckVersion(*database, path, &version); !status.ok()) return status;
-    Configure(*database);
-    Migrate(*database, version);
-    return std::unique_ptr<Store>(new Store(std::make_unique<Database>(path, std::move(database))));
-  });
 }
 
 absl::Status Store::Commit(const Batch& batch) {
   if (batch.empty()) return absl::OkStatus();
-  return Guarded(database_->path(), "write to", [&] { return database_->Commit(batch); });
+  return Guarded(*database_, "write to", [&] { return database_->Commit(batch); });
 }
 
 absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobId> {
+  return Guarded(*database_, "read", [&]() -> absl::StatusOr<core::JobId> {
     if (const auto id = database_->FindRequest(request_id)) return *id;
     return absl::NotFoundError(absl::StrCat("no submit with request id ", request_id));
   });
 }
 
 absl::StatusOr<std::vector<core::JobId>> Store::EndedBefore(absl::Time then, int limit) {
-  return Reading(database_->path(), [&] { return database_->EndedBefore(then, limit); });
+  return Reading(*database_, [&] { return database_->EndedBefore(then, limit); });
 }
 
 absl::Status Store::TrimEvents(absl::Time then, int limit) {
-  return Guarded(database_->path(), "write", [&] {
+  return Guarded(*database_, "write", [&] {
     database_->TrimEvents(then, limit);
     return absl::OkStatus();
   });
 }
 
 absl::StatusOr<std::string> Store::Setting(const std::string& name) {
-  return Reading(database_->path(), [&] { return database_->Setting(name); });
+  return Reading(*database_, [&] { return database_->Setting(name); });
 }
 
 absl::StatusOr<std::vector<ProfileRow>> Store::Profiles() {
-  return Reading(database_->path(), [&] { return database_->Profiles(); });
+  return Reading(*database_, [&] { return database_->Profiles(); });
 }
 
 absl::StatusOr<std::vector<core::JobRecord>> Store::Unended() {
-  return Reading(database_->path(), [&] { return database_->Unended(); });
+  return Reading(*database_, [&] { return database_->Unended(); });
 }
 
 absl::StatusOr<core::JobId> Store::NextId() {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobId> {
+  return Guarded(*database_, "read", [&]() -> absl::StatusOr<core::JobId> {
     return core::JobId{database_->HighestId() + 1};
   });
 }
 
 absl::StatusOr<core::JobRecord> Store::Get(core::JobId id) {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobRecord> {
+  return Guarded(*database_, "read", [&]() -> absl::StatusOr<core::JobRecord> {
     if (std::optional<core::JobRecord> record = database_->Get(id)) return *std::move(record);
     return WithReason(absl::NotFoundError(absl::StrCat("no job ", core::Value(id))), kJobNotFound);
   });
 }
 
 absl::StatusOr<core::JobSpec> Store::Spec(core::JobId id) {
-  return Guarded(database_->path(), "read", [&]() -> absl::StatusOr<core::JobSpec> {
+  return Guarded(*database_, "read", [&]() -> absl::StatusOr<core::JobSpec> {
     if (std::optional<core::JobSpec> spec = database_->Spec(id)) return *std::move(spec);
     if (!database_->Get(id).has_value()) {
       return WithReason(absl::NotFoundError(absl::StrCat("no job ", core::Value(id))),
@@ -543,7 +478,7 @@ absl::StatusOr<core::JobSpec> Store::Spec(core::JobId id) {
 }
 
 absl::StatusOr<std::vector<core::JobRecord>> Store::List(const ListQuery& query) {
-  return Reading(database_->path(), [&] { return database_->List(query); });
+  return Reading(*database_, [&] { return database_->List(query); });
 }
 
 }  // namespace stageload::store

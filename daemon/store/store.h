@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_DAEMON_STORE_STORE_H_
 #define STAGELOAD_DAEMON_STORE_STORE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +19,13 @@
 #include "daemon/core/profile.h"
 
 namespace stageload::store {
+
+// The setting that says how a damaged store was left behind, until somebody has told it.
+inline constexpr char kRecovery[] = "recovery";
+
+// The highest id that is known elsewhere, from the job folders. Asked only where the file itself
+// may not know all that it once gave out.
+using HighestId = std::function<core::JobId()>;
 
 // The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
 inline constexpr int kSchemaVersion = 3;
@@ -72,9 +80,12 @@ std::vector<core::JobState> EndStates(const std::vector<core::JobState>& states)
 
 class Store {
  public:
-  // Opens or makes the file (0600). FailedPrecondition, naming both versions and the file, when a
-  // newer stageload wrote it; Unavailable with SQLite's own words when it cannot be opened.
-  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+  // Opens or makes the file (0600). One that is damaged is set aside as PATH.damaged-TIME, and what
+  // can be read of it goes on; Setting(kRecovery) then says so. FailedPrecondition, naming both
+  // versions and the file, when a newer stageload wrote it, or when it is another user's;
+  // Unavailable with SQLite's own words when it cannot be opened.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path,
+                                                     const HighestId& known_elsewhere = {});
   ~Store();
 
   // Unavailable when it cannot be written (disk full, I/O error); nothing is changed then.

@@ -626,32 +626,6 @@ TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("another program"));
 }
 
-TEST_F(StoreTest, ADamagedFileIsAnErrorWithSqlitesWordsAndTheFile) {
-  Overwrite(path_, std::string(8192, 'x'));
-  const absl::Status status = Store::Open(path_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_EQ(ReasonOf(status), kStoreFailed);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not a database"));
-}
-
-TEST_F(StoreTest, DamageInTheMiddleIsAnErrorOfTheCallThatMeetsIt) {
-  {
-    const auto store = Open();
-    Batch batch;
-    for (int id = 1; id <= 2000; ++id) batch.added.push_back({Pending(id), std::nullopt});
-    ASSERT_TRUE(store->Commit(batch).ok());
-  }
-  std::string contents = Contents(path_);
-  std::fill(contents.begin() + 32768, contents.end(), '\x5a');
-  Overwrite(path_, contents);
-  const auto store = Open();
-  ASSERT_NE(store, nullptr);
-  const absl::Status status = store->List({.limit = 5000, .before = {}, .states = {}}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("malformed"));
-}
-
 TEST_F(StoreTest, AFolderThatIsNotThereIsNamed) {
   path_ = folder_ + "/missing/store.db";
   const absl::Status status = Store::Open(path_).status();

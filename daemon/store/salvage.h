@@ -1,0 +1,27 @@
+// What is done with a damaged store: everything that can still be read is copied into a new file,
+// row by row, and the damaged one is kept beside it under a name that says so. A crash or a full
+// disk in between costs nothing: the new file counts only once it is whole and on disk, and the
+// next start finishes the exchange.
+//
+// Errors: Unavailable, and then the damaged file is as it was. SQLite::Exception passes through.
+// Threading: one call at a time for one path; nobody else has the store open.
+#ifndef STAGELOAD_DAEMON_STORE_SALVAGE_H_
+#define STAGELOAD_DAEMON_STORE_SALVAGE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "daemon/core/ids.h"
+
+namespace stageload::store {
+
+// `why` is SQLite's word on the damage. No id up to `known_elsewhere`, nor any that the damaged
+// file shows, is given out again. What was done is kept as the setting kRecovery and as an event.
+absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere);
+
+// Finishes an exchange that was cut short; nothing to do otherwise.
+absl::Status FinishSalvage(const std::string& path);
+
+}  // namespace stageload::store
+
+#endif  // STAGELOAD_DAEMON_STORE_SALVAGE_H_

@@ -1,0 +1,217 @@
+#include "daemon/store/store_file.h"
+
+#include <SQLiteCpp/Column.h>
+#include <SQLiteCpp/Statement.h>
+#include <SQLiteCpp/Transaction.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/store/salvage.h"
+#include "daemon/store/schema.h"
+
+namespace stageload::store {
+namespace {
+
+// A connection of the user's own (the sqlite3 shell) may hold the file for a moment.
+constexpr int kBusyTimeoutMs = 2000;
+// A whole check takes 3.3 ms/MiB. Up to this size it is made at each start; a larger file is
+// checked after an unclean end, or when a read has met damage.
+constexpr off_t kCheckedAlways = 16 * 1024 * 1024;
+
+// Of a small file, or one that nobody closed: SQLite removes the write-ahead log at the end.
+bool ShouldCheck(const std::string& path) {
+  struct stat found {};
+  if (::stat((path + "-wal").c_str(), &found) == 0) return true;
+  return ::stat(path.c_str(), &found) == 0 && found.st_size <= kCheckedAlways;
+}
+
+const char* AdviceFor(int error) {
+  switch (error) {
+    case EROFS:
+      return "; the file system is mounted read-only: mount it writable, or set STAGELOAD_HOME to "
+             "a "
+             "folder on another";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free space on its disk";
+    case EACCES:
+    case EPERM:
+      return "; it must be its user's to read and write: chown and chmod 600 it, or set another "
+             "STAGELOAD_HOME";
+    default:
+      return "";
+  }
+}
+
+absl::Status Failed(const std::string& what, const std::string& path, int error) {
+  return StoreFailed(path, what,
+                     absl::StrCat(absl::ErrnoToStatus(error, "").message(), AdviceFor(error)));
+}
+
+absl::Status Foreign(const std::string& path, uid_t owner) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          path, " belongs to uid ", owner, " (we are uid ", ::geteuid(),
+          "); chown it to the user whose jobs it holds, or set STAGELOAD_HOME to a folder of your "
+          "own")),
+      kStoreFailed);
+}
+
+// SQLite would say no more than "unable to open database file", and would make the file with the
+// process's umask. Its -wal and -shm take their mode from it (sqlite3 os_unix.c,
+// findCreateFileMode).
+absl::Status MakePrivateFile(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return Failed("open", path, errno);
+  struct stat found {};
+  absl::Status status;
+  if (::fstat(descriptor, &found) != 0) {
+    status = Failed("look at", path, errno);
+  } else if (found.st_uid != ::geteuid()) {
+    status = Foreign(path, found.st_uid);
+  } else if (::fchmod(descriptor, 0600) != 0) {
+    status = Failed("chmod 0600", path, errno);
+  }
+  ::close(descriptor);
+  return status;
+}
+
+// SQLite's word on the first damage; nothing when the file is sound.
+std::optional<std::string> Damage(SQLite::Database& database) {
+  const std::string found = database.execAndGet("PRAGMA quick_check(1)").getString();
+  if (found == "ok") return std::nullopt;
+  return found;
+}
+
+// Refuses what is not ours before anything is written: closing a database would otherwise move its
+// write-ahead log into the file. DataLoss for a damaged one.
+absl::Status CheckVersion(SQLite::Database& database, const std::string& path, bool suspicious,
+                          int* version) {
+  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  *version = database.execAndGet("PRAGMA user_version").getInt();
+  if (*version == 0 && database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() != 0) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            path, " is a database of another program: move it away, or set another state folder")),
+        kStoreFailed);
+  }
+  const bool strange = *version > kSchemaVersion || *version < 0;
+  if (suspicious || strange) {
+    if (const auto damage = Damage(database)) return absl::DataLossError(*damage);
+  }
+  if (strange) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            path, " was written by a newer stageload (schema ", *version, "; this one writes ",
+            kSchemaVersion, "): install that version again, or move the file away to start anew")),
+        kStoreFailed);
+  }
+  sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return absl::OkStatus();
+}
+
+void Configure(SQLite::Database& database) {
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = FULL");
+  // macOS: fsync(2) leaves data in the drive's cache, F_FULLFSYNC does not. No effect elsewhere.
+  database.exec("PRAGMA fullfsync = ON");
+  database.exec("PRAGMA checkpoint_fullfsync = ON");
+  database.exec("PRAGMA foreign_keys = ON");
+  // An environment may hold secrets: what is dropped is overwritten.
+  database.exec("PRAGMA secure_delete = ON");
+}
+
+// A store that was not there, though jobs had folders: their numbers are not given out again.
+void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId highest) {
+  if (core::Value(highest) == 0) return;
+  SQLite::Transaction transaction(database);
+  database.exec(absl::StrCat("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ",
+                             core::Value(highest), ")"));
+  SQLite::Statement set(database, kSetSetting);
+  set.bind(1, kRecovery);
+  set.bind(2, absl::StrCat(path, " was not there, though jobs have folders; new jobs begin above ",
+                           core::Value(highest)));
+  set.exec();
+  transaction.commit();
+}
+
+// DataLoss when it is damaged.
+absl::StatusOr<std::unique_ptr<SQLite::Database>> TryOpen(const std::string& path,
+                                                          const HighestId& known_elsewhere) {
+  const bool suspicious = ShouldCheck(path);
+  try {
+    auto database =
+        std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyTimeoutMs);
+    int version = 0;
+    if (absl::Status status = CheckVersion(*database, path, suspicious, &version); !status.ok()) {
+      return status;
+    }
+    Configure(*database);
+    Migrate(*database, version);
+    if (version == 0 && known_elsewhere) KeepIdsFree(*database, path, known_elsewhere());
+    return database;
+  } catch (const SQLite::Exception& exception) {
+    if (IsDamage(exception)) return absl::DataLossError(exception.what());
+    return StoreFailed(path, "open the store", exception);
+  }
+}
+
+}  // namespace
+
+bool IsDamage(const SQLite::Exception& exception) {
+  const int code = exception.getErrorCode() & 0xff;
+  return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+}
+
+absl::Status StoreFailed(const std::string& path, const std::string& what, const std::string& why) {
+  return WithReason(absl::UnavailableError(absl::StrCat(what, " ", path, ": ", why)), kStoreFailed);
+}
+
+absl::Status StoreFailed(const std::string& path, const std::string& what,
+                         const SQLite::Exception& exception) {
+  const char* advice = "";
+  if (IsDamage(exception)) {
+    advice =
+        "; run `stageloadctl daemon stop`: the next start sets the damaged file aside and goes on "
+        "with what can be read of it, and jobs run on meanwhile";
+  } else if ((exception.getErrorCode() & 0xff) == SQLITE_FULL) {
+    advice = "; free space on its disk";
+  } else if ((exception.getErrorCode() & 0xff) == SQLITE_IOERR) {
+    advice = "; its disk is full or fails: free space, or see what the system's log says of it";
+  } else if ((exception.getErrorCode() & 0xff) == SQLITE_READONLY) {
+    advice = AdviceFor(EROFS);
+  }
+  return StoreFailed(path, what, absl::StrCat(exception.what(), advice));
+}
+
+void Migrate(SQLite::Database& database, int version) {
+  for (; version < kSchemaVersion; ++version) {
+    SQLite::Transaction transaction(database);
+    database.exec(kMigrations[static_cast<std::size_t>(version)]);
+    database.exec(absl::StrCat("PRAGMA user_version = ", version + 1));
+    transaction.commit();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<SQLite::Database>> OpenStoreFile(const std::string& path,
+                                                                const HighestId& known_elsewhere) {
+  if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
+  if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
+  auto database = TryOpen(path, known_elsewhere);
+  if (!absl::IsDataLoss(database.status())) return database;
+  const core::JobId highest = known_elsewhere ? known_elsewhere() : core::JobId{0};
+  const std::string why(database.status().message());
+  if (absl::Status status = Salvage(path, why, highest); !status.ok()) return status;
+  if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
+  return TryOpen(path, known_elsewhere);
+}
+
+}  // namespace stageload::store

@@ -1,0 +1,36 @@
+// The file of the store: made for its user alone, opened, its schema brought up to date. A damaged
+// one is set aside and what can be read of it is kept (salvage.h).
+//
+// Threading: one call at a time for one path.
+#ifndef STAGELOAD_DAEMON_STORE_STORE_FILE_H_
+#define STAGELOAD_DAEMON_STORE_STORE_FILE_H_
+
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Exception.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/store/store.h"
+
+namespace stageload::store {
+
+// As Store::Open().
+absl::StatusOr<std::unique_ptr<SQLite::Database>> OpenStoreFile(const std::string& path,
+                                                                const HighestId& known_elsewhere);
+
+// A file of ours is not as SQLite wrote it; another try will not help.
+bool IsDamage(const SQLite::Exception& exception);
+// "write to PATH: database or disk is full; free space ...": Unavailable, with a reason.
+absl::Status StoreFailed(const std::string& path, const std::string& what,
+                         const SQLite::Exception& exception);
+absl::Status StoreFailed(const std::string& path, const std::string& what, const std::string& why);
+
+// Takes an empty or older database to kSchemaVersion.
+void Migrate(SQLite::Database& database, int version);
+
+}  // namespace stageload::store
+
+#endif  // STAGELOAD_DAEMON_STORE_STORE_FILE_H_
