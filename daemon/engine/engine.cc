@@ -31,6 +31,7 @@ constexpr absl::Duration kReportWithin = absl::Seconds(2);
 constexpr int kKillRounds = 5;
 // How often a job is started again whose shim ended before it ran anything.
 constexpr int kMaxStarts = 3;
+constexpr absl::Duration kStartAgain = absl::Seconds(1);
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 // Old history goes in small parts, so that nobody waits for it.
 constexpr absl::Duration kForgetInterval = absl::Minutes(1);
@@ -196,6 +197,8 @@ class Engine::Impl {
 
   // Processes.
   void StartJob(JobId id);
+  void StartLater(JobId id, const absl::Status& why, bool for_ever);
+  void StartDelayed(const Instant& now);
   void Adopt(const core::JobRecord& record);
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
@@ -231,8 +234,9 @@ class Engine::Impl {
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
   std::map<JobId, Guarded> guarded_;
-  std::map<JobId, std::int32_t> commands_;  // pids of jobs' commands, once asked for
-  std::map<JobId, int> starts_;             // after the first, of jobs whose shim ran nothing
+  std::map<JobId, std::int32_t> commands_;   // pids of jobs' commands, once asked for
+  std::map<JobId, int> starts_;              // after the first, of jobs whose shim ran nothing
+  std::map<JobId, absl::Duration> delayed_;  // by the disk, until this Instant::awake
   std::uint64_t next_submit_token_ = 1;
   std::map<std::uint64_t, Submission> submissions_;
   std::map<std::string, std::uint64_t> requests_;  // request ids of submissions, by token
@@ -310,6 +314,7 @@ absl::Duration Engine::Impl::UntilNextWork() const {
   for (const auto& [id, guarded] : guarded_) {
     if (guarded.report_by) at = std::min(at, *guarded.report_by);
   }
+  for (const auto& [id, again] : delayed_) at = std::min(at, again);
   if (!effects_.empty()) return absl::ZeroDuration();
   return std::max(absl::ZeroDuration(), at - Now().awake);
 }
@@ -319,6 +324,7 @@ void Engine::Impl::Round(std::vector<Mailbox::Letter> letters) {
   for (Mailbox::Letter& letter : letters) letter(true);
   const Instant now = Now();
   GuardsThatSaidNothing(now);
+  StartDelayed(now);
   if (const auto deadline = core_->NextDeadline(); deadline && *deadline <= now.awake) {
     Feed(core::Tick{});
   }
@@ -406,11 +412,12 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     batch_.added.push_back({save->record, std::move(submissions_.at(accepted.token).spec)});
   }
   for (const auto& [id, record] : unsaved_) batch_.changed.push_back(record);
-  if (batch_.empty()) return absl::OkStatus();
+  if (batch_.empty() && store_error_.empty()) return absl::OkStatus();
 
   const absl::Status status = parts_.store->Commit(batch_);
   const store::Batch failed = std::exchange(batch_, {});
   if (status.ok()) {
+    if (!store_error_.empty()) Note({"store_works", std::nullopt, "the store is written again"});
     store_error_.clear();
     unsaved_.clear();
     return status;
@@ -477,6 +484,7 @@ void Engine::Impl::AfterEnd(const core::JobRecord& record) {
   guarded_.erase(record.id);
   starts_.erase(record.id);
   commands_.erase(record.id);
+  delayed_.erase(record.id);
   if (record.kind == core::JobKind::kJob) {
     (void)parts_.jobs->DropSpec(record.id);  // only tidies; a job that never ran has none
   }
@@ -646,7 +654,11 @@ bool Engine::Impl::StillThere(const core::ProcessIdentity& identity) const {
 void Engine::Impl::StartJob(JobId id) {
   const core::JobRecord* record = core_->Find(id);
   if (record == nullptr || !core::IsActive(record->state)) return;
+  if (record->state == core::JobState::kStopping) {
+    return Feed(core::StartFailed{id, "it was stopped before it was started"});
+  }
   absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
+  if (!spec.ok() && !absl::IsNotFound(spec.status())) return StartLater(id, spec.status(), false);
   if (!spec.ok()) {
     return Feed(core::StartFailed{
         id, absl::StrCat("read what to run: ", std::string(spec.status().message()))});
@@ -655,11 +667,32 @@ void Engine::Impl::StartJob(JobId id) {
   spec->variables.clear();
   const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);
   if (absl::IsAlreadyExists(pid.status())) return AdoptJob(core::JobRecord(*record));
-  if (!pid.ok()) return Feed(core::StartFailed{id, std::string(pid.status().message())});
+  if (!pid.ok()) return StartLater(id, pid.status(), absl::IsResourceExhausted(pid.status()));
   // The shim is our child and not reaped yet, so its pid is its own even if it has ended.
   const absl::StatusOr<host::Process> shim = parts_.host->Find(*pid);
   if (!shim.ok()) return JobEnded(id);
   Attach(id, shim->identity, ProcessTree::Root::kShim);
+}
+
+// A disk that is full does not cost a job its start; one that fails has some more tries.
+void Engine::Impl::StartLater(JobId id, const absl::Status& why, bool for_ever) {
+  const int tries = ++starts_[id];
+  if (!for_ever && tries > kMaxStarts) {
+    return Feed(core::StartFailed{id, std::string(why.message())});
+  }
+  if (tries == 1) Note({"start_delayed", id, absl::StrCat(why.message(), "; it is tried again")});
+  delayed_[id] = Now().awake + kStartAgain;
+}
+
+void Engine::Impl::StartDelayed(const Instant& now) {
+  for (auto delayed = delayed_.begin(); delayed != delayed_.end();) {
+    if (delayed->second > now.awake) {
+      ++delayed;
+      continue;
+    }
+    effects_.push_back(core::Start{delayed->first, core::JobKind::kJob});
+    delayed = delayed_.erase(delayed);
+  }
 }
 
 void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind) {
@@ -708,9 +741,8 @@ void Engine::Impl::AdoptGuard(const core::JobRecord& record) {
 
 void Engine::Impl::AdoptJob(const core::JobRecord& record) {
   const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(record.id);
-  if (!found.ok()) {
-    return Feed(core::StartFailed{record.id, std::string(found.status().message())});
-  }
+  if (absl::IsDataLoss(found.status())) return Feed(core::Exited{record.id, core::Outcome{}, 0});
+  if (!found.ok()) return StartLater(record.id, found.status(), true);
   switch (found->state) {
     case jobs::Found::State::kNeverStarted:
       effects_.push_back(core::Start{record.id, core::JobKind::kJob});

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "daemon/jobs/durable_file.h"
+#include "daemon/jobs/result_file.h"
 #include "daemon/jobs/self.h"
 
 namespace stageload::jobs {
@@ -74,6 +75,8 @@ absl::StatusOr<JobLock> JobLock::Take(int folder) {
   if (absl::Status status = LockForUs(file.get()); !status.ok()) return status;
   if (const std::string by = FirstBytes(file.get()); !by.empty()) return Taken(by);
 
+  // Under the lock, and before anything says that a shim was here.
+  if (absl::Status status = ReserveResult(folder); !status.ok()) return status;
   const absl::StatusOr<core::ProcessIdentity> self = ReadSelf();
   if (!self.ok()) return self.status();
   absl::Status status = WriteAll(file.get(), LineOf(*self));

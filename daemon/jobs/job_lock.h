@@ -24,8 +24,9 @@ inline constexpr std::size_t kMostLeft = 32;
 
 class JobLock {
  public:
-  // Takes the lock and writes this process down, durably. AlreadyExists when one holds it or ever
-  // wrote itself down.
+  // Takes the lock, reserves the result's space and writes this process down, durably.
+  // AlreadyExists when one holds it or ever wrote itself down; ResourceExhausted when the disk has
+  // no room.
   static absl::StatusOr<JobLock> Take(int folder);
 
   // Unwrites: this shim ran nothing and will not, another may.

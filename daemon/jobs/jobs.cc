@@ -29,8 +29,11 @@
 namespace stageload::jobs {
 namespace {
 
+// What a full disk does not let happen is told apart: it can be tried again.
 absl::Status Unavailable(const std::string& what, const absl::Status& why) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", why.message()));
+  const std::string text = absl::StrCat(what, ": ", why.message());
+  if (absl::IsResourceExhausted(why)) return absl::ResourceExhaustedError(text);
+  return absl::UnavailableError(text);
 }
 
 // Makes the folder where it is missing, and its name in `parent` durable.
@@ -40,8 +43,11 @@ absl::Status MakeFolder(const std::string& path, const std::string& parent) {
     return absl::ErrnoToStatus(errno, absl::StrCat("make the folder ", path));
   }
   const absl::StatusOr<Descriptor> above = OpenFolder(parent);
-  if (!above.ok()) return above.status();
-  return Sync(above->get(), parent);
+  absl::Status status = above.status();
+  if (status.ok()) status = Sync(above->get(), parent);
+  // Else the next try would take a name for durable that is not.
+  if (!status.ok()) ::rmdir(path.c_str());
+  return status;
 }
 
 absl::Duration Monotonic() {
@@ -84,6 +90,7 @@ absl::Status Agree(int channel, absl::Duration timeout) {
   if (*line == kLocked) return WriteAll(channel, kGo);
   const auto starts_with = [&line](std::string_view prefix) { return line->rfind(prefix, 0) == 0; };
   if (starts_with(kTaken)) return absl::AlreadyExistsError(line->substr(sizeof(kTaken) - 1));
+  if (starts_with(kNoRoom)) return absl::ResourceExhaustedError(line->substr(sizeof(kNoRoom) - 1));
   if (starts_with(kFailed)) return absl::UnavailableError(line->substr(sizeof(kFailed) - 1));
   return absl::UnavailableError("it ended before it took the job's lock");
 }

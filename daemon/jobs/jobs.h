@@ -54,8 +54,9 @@ class Jobs {
   // /dev/null, and returns the shim's pid, a child of this process that must be reaped by
   // ExitWatcher. When this returns, the shim has the lock or has failed. A command that cannot be
   // executed is no error here: the result says so. AlreadyExists when a shim has taken this job's
-  // lock in this boot, or left its result; what an earlier boot cut off is forgotten. Unavailable
-  // when the folder cannot be written.
+  // lock in this boot, or left its result; what an earlier boot cut off is forgotten.
+  // ResourceExhausted when the disk has no room, Unavailable when the folder cannot be written for
+  // another reason; it may be tried again after both.
   //
   // Where the shim was given up it is Unavailable too, and that shim will run nothing.
   absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);

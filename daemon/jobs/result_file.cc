@@ -1,5 +1,11 @@
 #include "daemon/jobs/result_file.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,11 +16,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "daemon/jobs/durable_file.h"
 
 namespace stageload::jobs {
 namespace {
 
 constexpr char kFormat[] = "stageload-result";
+constexpr char kBeside[] = "result.new";
+// More than any result takes; the rest is empty lines, which a reader skips.
+constexpr std::size_t kReserved = 1024;
 
 using Lines = std::map<std::string, std::int64_t>;
 
@@ -30,7 +40,33 @@ std::int64_t NumberOf(const Lines& lines, const char* key) {
   return line == lines.end() ? 0 : line->second;
 }
 
+// Over what is there, never cut first: that would give the space away.
+absl::Status WriteBeside(int folder, std::string text) {
+  text.resize(std::max(text.size(), kReserved), '\n');
+  Descriptor file(::openat(folder, kBeside, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.ok()) return absl::ErrnoToStatus(errno, absl::StrCat("create ", kBeside));
+  if (absl::Status status = WriteAll(file.get(), text); !status.ok()) return status;
+  return Sync(file.get(), kBeside);
+}
+
 }  // namespace
+
+absl::Status ReserveResult(int folder) {
+  absl::Status status = WriteBeside(folder, "");
+  if (!status.ok()) ::unlinkat(folder, kBeside, 0);
+  return status;
+}
+
+absl::Status WriteResult(int folder, const Result& result) {
+  if (absl::Status status = WriteBeside(folder, EncodeResult(result)); !status.ok()) return status;
+  if (::renameat(folder, kBeside, folder, kResultFile) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("rename ", kBeside, " to ", kResultFile));
+  }
+  // Where this fails, every reader of this boot still finds the result, and after a power cut the
+  // job is NODE_FAIL or has it.
+  Sync(folder, "the job's folder").IgnoreError();
+  return absl::OkStatus();
+}
 
 std::string EncodeResult(const Result& result) {
   std::string text = absl::StrCat(kFormat, "=1\n");

@@ -2,6 +2,7 @@
 //
 //   shim:   "locked"            the job's lock is taken and written, durably
 //           "taken <by whom>"   another shim has or had it
+//           "full <why>"        the disk has no room for what a shim writes
 //           "failed <why>"
 //   daemon: "go"                only after "locked"
 //
@@ -17,6 +18,7 @@ namespace stageload::jobs {
 inline constexpr int kStartChannel = 3;  // the shim's descriptor
 inline constexpr char kLocked[] = "locked";
 inline constexpr char kTaken[] = "taken ";
+inline constexpr char kNoRoom[] = "full ";
 inline constexpr char kFailed[] = "failed ";
 inline constexpr char kGo[] = "go\n";
 

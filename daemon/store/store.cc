@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "daemon/store/columns.h"
 #include "daemon/store/schema.h"
@@ -59,6 +60,10 @@ class Store::Database {
       : path_(path), database_(std::move(database)) {}
 
   const std::string& path() const { return path_; }
+  // A commit whose last fsync fails may be whole in the write-ahead log, and would come back after
+  // a crash. The next one is written over it.
+  bool failed() const { return failed_; }
+  void NoteFailure() { failed_ = true; }
   // By leaving the write-ahead log, as a crash would.
   void CheckAtNextOpen() {
     sqlite3_db_config(database_->getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -92,6 +97,7 @@ class Store::Database {
   SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
 
   const std::string path_;
+  bool failed_ = false;  // the last commit
   std::unique_ptr<SQLite::Database> database_;
   SQLite::Statement insert_job_ = Prepare(kInsertJob);
   SQLite::Statement update_job_ = Prepare(kUpdateJob);
@@ -132,7 +138,9 @@ absl::Status Store::Database::Commit(const Batch& batch) {
   for (const ProfileRow& row : batch.learned) Add(row);
   for (const core::JobId id : batch.deleted) Delete(id);
   for (const auto& [name, value] : batch.settings) Set(name, value);
+  if (failed_) Set("written_again", std::to_string(ToNanoseconds(absl::Now())));
   transaction.commit();
+  failed_ = false;
   return absl::OkStatus();
 }
 
@@ -418,8 +426,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path,
 }
 
 absl::Status Store::Commit(const Batch& batch) {
-  if (batch.empty()) return absl::OkStatus();
-  return Guarded(*database_, "write to", [&] { return database_->Commit(batch); });
+  if (batch.empty() && !database_->failed()) return absl::OkStatus();
+  absl::Status status = Guarded(*database_, "write to", [&] { return database_->Commit(batch); });
+  if (absl::IsUnavailable(status)) database_->NoteFailure();
+  return status;
 }
 
 absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {

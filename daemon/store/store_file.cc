@@ -182,6 +182,10 @@ absl::Status StoreFailed(const std::string& path, const std::string& what,
     advice =
         "; run `stageloadctl daemon stop`: the next start sets the damaged file aside and goes on "
         "with what can be read of it, and jobs run on meanwhile";
+  } else if (exception.getExtendedErrorCode() == SQLITE_IOERR_FSYNC) {
+    advice =
+        "; its disk is full or fails, and may keep this or not: what is sent again with the same "
+        "request id is not queued twice";
   } else if ((exception.getErrorCode() & 0xff) == SQLITE_FULL) {
     advice = "; free space on its disk";
   } else if ((exception.getErrorCode() & 0xff) == SQLITE_IOERR) {

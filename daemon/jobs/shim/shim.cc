@@ -203,10 +203,9 @@ Result RunCommand(core::JobSpec spec, const Limits& inherited, JobLock* lock, Lo
   return result;
 }
 
-bool WriteResult(int folder, const Result& result) {
-  const std::string text = EncodeResult(result);
+bool KeepResult(int folder, const Result& result) {
   for (int tries = 0; tries < kResultTries; ++tries) {
-    const absl::Status status = WriteDurably(folder, kResultFile, text);
+    const absl::Status status = WriteResult(folder, result);
     if (status.ok()) return true;
     if (absl::IsNotFound(status)) return false;  // somebody removed the folder
     ::poll(nullptr, 0, 1000);
@@ -234,8 +233,10 @@ int RunShim(const std::string& path, Descriptor channel) {
   }
   absl::StatusOr<JobLock> lock = JobLock::Take(folder->get());
   if (!lock.ok()) {
-    Say(channel, absl::StrCat(absl::IsAlreadyExists(lock.status()) ? kTaken : kFailed,
-                              lock.status().message()));
+    const char* what = absl::IsAlreadyExists(lock.status())       ? kTaken
+                       : absl::IsResourceExhausted(lock.status()) ? kNoRoom
+                                                                  : kFailed;
+    Say(channel, absl::StrCat(what, lock.status().message()));
     return 1;
   }
   Say(channel, kLocked);
@@ -252,7 +253,7 @@ int RunShim(const std::string& path, Descriptor channel) {
     lock->Note(left).IgnoreError();  // it only serves those who ask what still runs
   }
   result.log_dropped = log.dropped();
-  return WriteResult(folder->get(), result) ? 0 : 1;
+  return KeepResult(folder->get(), result) ? 0 : 1;
 }
 
 }  // namespace stageload::jobs
