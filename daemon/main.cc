@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/disk_error.h"
 #include "base/paths.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
@@ -77,10 +78,8 @@ void AskToEnd() { kill(getpid(), SIGTERM); }
 absl::Status MakePrivateFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("make ", path, ": ", error.message()));
-  if (chmod(path.c_str(), 0700) != 0) {
-    return absl::UnavailableError(absl::StrCat("chmod 700 ", path, ": ", std::strerror(errno)));
-  }
+  if (error) return DiskError(error.value(), "make " + path);
+  if (chmod(path.c_str(), 0700) != 0) return DiskError(errno, "chmod 700 " + path);
   return absl::OkStatus();
 }
 

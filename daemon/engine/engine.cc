@@ -442,6 +442,7 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
       refused.insert(accepted->id);
       unsaved_.erase(accepted->id);
       Feed(core::NotSaved{accepted->id});
+      Note({"refused", accepted->id, std::string(status.message())});
       Answer(accepted->token, status);
     } else if (std::holds_alternative<core::Refused>(effect) ||
                std::holds_alternative<core::Signal>(effect)) {

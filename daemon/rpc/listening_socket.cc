@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/disk_error.h"
 #include "daemon/rpc/private_folder.h"
 
 namespace stageload::rpc {
@@ -50,7 +51,7 @@ absl::Status WritePid(int lock, const std::string& path) {
   const std::string text = absl::StrCat(::getpid(), "\n");
   if (::ftruncate(lock, 0) != 0 ||
       ::pwrite(lock, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return absl::ErrnoToStatus(errno, "write our pid to " + path);
+    return DiskError(errno, "write our pid to " + path);
   }
   return absl::OkStatus();
 }
@@ -86,7 +87,7 @@ absl::StatusOr<int> TakeLock(const std::string& path) {
     if (lock < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO)) {
       return NotAPlainFile(path);
     }
-    if (lock < 0) return absl::ErrnoToStatus(errno, "open " + path);
+    if (lock < 0) return DiskError(errno, "open " + path);
     status = LockNow(lock, path);
     if (status.ok()) return lock;
     ::close(lock);
@@ -140,7 +141,7 @@ absl::Status RemoveStale(const std::string& path) {
                                                  "; stop it or set another STAGELOAD_SOCKET"));
   }
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return absl::ErrnoToStatus(errno, "remove the old socket " + path);
+    return DiskError(errno, "remove the old socket " + path);
   }
   return absl::OkStatus();
 }
@@ -152,7 +153,7 @@ absl::Status Bind(int fd, const std::string& path) {
   const int failed =
       ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
   ::umask(before);
-  return failed == 0 ? absl::OkStatus() : absl::ErrnoToStatus(failed, "bind the socket " + path);
+  return failed == 0 ? absl::OkStatus() : DiskError(failed, "bind the socket " + path);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/disk_error.h"
 
 namespace stageload::rpc {
 namespace {
@@ -68,7 +69,7 @@ absl::StatusOr<struct stat> FindOrMake(const std::string& path) {
   if (::lstat(path.c_str(), &found) == 0) return found;
   if (errno != ENOENT) return absl::ErrnoToStatus(errno, "look at " + path);
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, "make folder " + path);
+    return DiskError(errno, "make folder " + path);
   }
   if (::lstat(path.c_str(), &found) == 0) return found;
   return absl::ErrnoToStatus(errno, "look at " + path);
@@ -149,7 +150,7 @@ absl::Status MakePrivateFolder(const std::string& folder, Readable readable) {
   if (opened < 0) {
     // For a link Linux says ENOTDIR with O_DIRECTORY, macOS ELOOP.
     if (errno == ENOTDIR || errno == ELOOP) return NotAFolder(folder);
-    return absl::ErrnoToStatus(errno, "open folder " + folder);
+    return DiskError(errno, "open folder " + folder);
   }
   struct stat found {};
   const int failed = ::fstat(opened, &found) == 0 ? 0 : errno;

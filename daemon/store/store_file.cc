@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/disk_error.h"
 #include "base/error_reason.h"
 #include "daemon/store/salvage.h"
 #include "daemon/store/schema.h"
@@ -33,27 +34,9 @@ bool ShouldCheck(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 && found.st_size <= kCheckedAlways;
 }
 
-const char* AdviceFor(int error) {
-  switch (error) {
-    case EROFS:
-      return "; the file system is mounted read-only: mount it writable, or set STAGELOAD_HOME to "
-             "a "
-             "folder on another";
-    case ENOSPC:
-    case EDQUOT:
-      return "; free space on its disk";
-    case EACCES:
-    case EPERM:
-      return "; it must be its user's to read and write: chown and chmod 600 it, or set another "
-             "STAGELOAD_HOME";
-    default:
-      return "";
-  }
-}
-
 absl::Status Failed(const std::string& what, const std::string& path, int error) {
-  return StoreFailed(path, what,
-                     absl::StrCat(absl::ErrnoToStatus(error, "").message(), AdviceFor(error)));
+  const absl::Status status = DiskError(error, absl::StrCat(what, " ", path));
+  return WithReason(absl::UnavailableError(status.message()), kStoreFailed);
 }
 
 absl::Status Foreign(const std::string& path, uid_t owner) {
@@ -191,7 +174,7 @@ absl::Status StoreFailed(const std::string& path, const std::string& what,
   } else if ((exception.getErrorCode() & 0xff) == SQLITE_IOERR) {
     advice = "; its disk is full or fails: free space, or see what the system's log says of it";
   } else if ((exception.getErrorCode() & 0xff) == SQLITE_READONLY) {
-    advice = AdviceFor(EROFS);
+    advice = "; mount it writable";
   }
   return StoreFailed(path, what, absl::StrCat(exception.what(), advice));
 }
