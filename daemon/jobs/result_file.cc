@@ -41,24 +41,27 @@ std::int64_t NumberOf(const Lines& lines, const char* key) {
 }
 
 // Over what is there, never cut first: that would give the space away.
-absl::Status WriteBeside(int folder, std::string text) {
+absl::Status WriteBeside(int folder, std::string text, bool sync) {
   text.resize(std::max(text.size(), kReserved), '\n');
   Descriptor file(::openat(folder, kBeside, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!file.ok()) return absl::ErrnoToStatus(errno, absl::StrCat("create ", kBeside));
-  if (absl::Status status = WriteAll(file.get(), text); !status.ok()) return status;
-  return Sync(file.get(), kBeside);
+  absl::Status status = WriteAll(file.get(), text);
+  if (status.ok() && sync) status = Sync(file.get(), kBeside);
+  return status;
 }
 
 }  // namespace
 
 absl::Status ReserveResult(int folder) {
-  absl::Status status = WriteBeside(folder, "");
+  // Not synced: a file system promises the space when it takes the bytes.
+  absl::Status status = WriteBeside(folder, "", false);
   if (!status.ok()) ::unlinkat(folder, kBeside, 0);
   return status;
 }
 
 absl::Status WriteResult(int folder, const Result& result) {
-  if (absl::Status status = WriteBeside(folder, EncodeResult(result)); !status.ok()) return status;
+  if (absl::Status status = WriteBeside(folder, EncodeResult(result), true); !status.ok())
+    return status;
   if (::renameat(folder, kBeside, folder, kResultFile) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("rename ", kBeside, " to ", kResultFile));
   }

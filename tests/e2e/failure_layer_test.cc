@@ -113,6 +113,7 @@ class Trial {
         home_(folder_ + "/home"),
         environment_(std::move(environment)),
         fail_at_(fail_at),
+        kill_(error == 0),
         for_ever_(for_ever) {
     std::filesystem::create_directories(home_);
     std::filesystem::permissions(home_, std::filesystem::perms::owner_all);
@@ -215,6 +216,7 @@ class Trial {
     ChildProcess daemon = Start("broken", true);
     if (!Answers(daemon)) {
       const Result result = daemon.Wait();
+      if (kill_) return;
       EXPECT_EQ(result.exit_code, 1) << result;
       EXPECT_THAT(result.err, ::testing::StartsWith("stageloadd: ")) << "no word on why";
       return;
@@ -225,6 +227,7 @@ class Trial {
     const absl::Duration patience = for_ever_ ? kBrokenFor : absl::Seconds(10);
     Eventually(
         [&] {
+          if (kill_ && !daemon.Running()) return true;
           return std::all_of(submitted_.begin(), submitted_.end(), [&](const Submitted& job) {
             return job.id == 0 || job.word == "two" || HasEnded(job.id);
           });
@@ -262,9 +265,11 @@ class Trial {
     }
   }
 
-  // Refused since the last fsync of its commit failed, and nothing could be written after that:
-  // what the disk kept of it is not known, and the answer said so. It may run, once.
+  // Not answered before the daemon was killed; or refused since the last fsync of its commit
+  // failed, and nothing could be written after that: what the disk kept of it is not known, and the
+  // answer said so. It may run, once.
   bool Undecided(const Submitted& job) const {
+    if (kill_ && job.id == 0) return true;
     return for_ever_ && job.id == 0 &&
            absl::StrContains(job.status.error_message(), "may keep this or not");
   }
@@ -307,6 +312,7 @@ class Trial {
   const std::string home_;
   std::vector<std::string> environment_;
   const std::int64_t fail_at_;
+  const bool kill_;
   const bool for_ever_;
   std::optional<Control> control_;
   std::unique_ptr<v1::JobService::Stub> stub_;
@@ -314,40 +320,56 @@ class Trial {
   int untold_ = 0;
 };
 
-class FailureLayer : public DaemonTest,
-                     public ::testing::WithParamInterface<std::tuple<int, bool>> {};
+// Each N from `first` on, until nothing failed.
+class Sweep : public DaemonTest {
+ protected:
+  void Do(int first, int every, int error, bool for_ever) {
+    const int only = FromEnvironment("STAGELOAD_FAULTS_ONLY", 0);
+    const absl::Time start = absl::Now();
+    next_ = only > 0 ? only : first;
+    const auto work = [&] {
+      while (!clean_ && !HasFailure()) {
+        const std::int64_t fail_at = next_.fetch_add(every);
+        Trial trial(absl::StrCat(folder(), "/", fail_at), Environment(), fail_at, error, for_ever);
+        if (!trial.Do()) {
+          clean_ = true;
+          break;
+        }
+        ++runs_;
+        untold_ += trial.untold();
+        if (fail_at > last_) last_ = fail_at;
+        if (only > 0) clean_ = true;
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < (only > 0 ? 1 : kSideBySide); ++i) threads.emplace_back(work);
+    for (std::thread& thread : threads) thread.join();
+    std::cout << "the last call that failed was number " << last_ << "; " << runs_ << " runs in "
+              << absl::FormatDuration(absl::Now() - start) << ", " << untold_
+              << " jobs ended without a word on how\n";
+    EXPECT_TRUE(only > 0 || last_ > 50) << "the layer was not loaded";
+  }
+
+ private:
+  std::atomic<std::int64_t> next_ = 0;
+  std::atomic<bool> clean_ = false;
+  std::atomic<int> runs_ = 0;
+  std::atomic<int> untold_ = 0;
+  std::atomic<std::int64_t> last_ = 0;
+};
+
+class FailureLayer : public Sweep, public ::testing::WithParamInterface<std::tuple<int, bool>> {};
 
 TEST_P(FailureLayer, WhicheverCallFailsEachAcknowledgedJobEndsOnceAndTruly) {
   const auto [error, for_ever] = GetParam();
   const int every = FromEnvironment("STAGELOAD_FAULTS_EVERY", 2);
-  const int only = FromEnvironment("STAGELOAD_FAULTS_ONLY", 0);
-  const absl::Time start = absl::Now();
-  std::atomic<std::int64_t> next = only > 0 ? only : error == ENOSPC ? every : 1;
-  std::atomic<bool> clean = false;
-  std::atomic<int> runs = 0;
-  std::atomic<int> untold = 0;
-  std::atomic<std::int64_t> last = 0;
-  const auto work = [&, error = error, for_ever = for_ever] {
-    while (!clean && !HasFailure()) {
-      const std::int64_t fail_at = next.fetch_add(every);
-      Trial trial(absl::StrCat(folder(), "/", fail_at), Environment(), fail_at, error, for_ever);
-      if (trial.Do()) {
-        ++runs;
-        untold += trial.untold();
-        if (fail_at > last) last = fail_at;
-      } else {
-        clean = true;
-      }
-      if (only > 0) clean = true;
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < (only > 0 ? 1 : kSideBySide); ++i) threads.emplace_back(work);
-  for (std::thread& thread : threads) thread.join();
-  std::cout << "the last call that failed was number " << last << "; " << runs << " runs in "
-            << absl::FormatDuration(absl::Now() - start) << ", " << untold
-            << " jobs ended without a word on how\n";
-  EXPECT_TRUE(only > 0 || last > 50) << "the layer was not loaded";
+  Do(error == ENOSPC ? every : 1, every, error, for_ever);
+}
+
+class Crash : public Sweep {};
+
+TEST_F(Crash, Scenario20WhereverTheDaemonIsKilledEachAcknowledgedJobRunsOnceAndNoShimIsLeft) {
+  Do(1, FromEnvironment("STAGELOAD_FAULTS_EVERY", 1), 0, false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Disk, FailureLayer,

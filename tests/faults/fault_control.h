@@ -17,10 +17,12 @@ struct FaultControl {
   std::atomic<std::int64_t> calls;    // so far
   std::atomic<std::int64_t> fail_at;  // this one, from 1; 0 fails none
   std::atomic<bool> for_ever;         // and all after it
-  std::atomic<int> error;             // the errno that they fail with
-  std::atomic<std::int64_t> failed;   // how many did
-  char home[256];                     // no slash at the end
-  char first[256];                    // the first that failed: "fsync /tmp/..."
+  // The errno that they fail with. 0: the daemon is killed before that call instead; its shims
+  // neither count nor die.
+  std::atomic<int> error;
+  std::atomic<std::int64_t> failed;  // how many did
+  char home[256];                    // no slash at the end
+  char first[256];                   // the first that failed: "fsync /tmp/..."
 };
 
 }  // namespace stageload::faults

@@ -6,6 +6,7 @@
 // which is mapped.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,7 @@ bool Fails(const char* call, const std::string& path) {
   if (++control->failed == 1) {
     ::snprintf(control->first, sizeof(control->first), "%s %s", call, path.c_str());
   }
+  if (control->error == 0) ::kill(::getpid(), SIGKILL);
   errno = control->error;
   return true;
 }
@@ -206,7 +208,8 @@ int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* 
   std::string control = std::string(stageload::faults::kControlVariable) + "=";
   const bool to_shim = program.size() > shim.size() &&
                        program.compare(program.size() - shim.size(), shim.size(), shim) == 0;
-  if (to_shim && ::getenv("LD_PRELOAD") != nullptr &&
+  const stageload::faults::FaultControl* const shared = stageload::faults::Control();
+  if (to_shim && shared != nullptr && shared->error != 0 && ::getenv("LD_PRELOAD") != nullptr &&
       ::getenv(stageload::faults::kControlVariable) != nullptr) {
     preload += ::getenv("LD_PRELOAD");
     control += ::getenv(stageload::faults::kControlVariable);

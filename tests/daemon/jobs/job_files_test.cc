@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -91,6 +93,33 @@ TEST(ResultFile, LinesOfALaterVersionArePassedOver) {
   const absl::StatusOr<Result> read = DecodeResult("stageload-result=1\nsignal=9\nnew_figure=5\n");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->outcome.signal, 9);
+}
+
+TEST(ResultFile, IsWrittenIntoTheSpaceThatWasReservedForIt) {
+  const TemporaryFolder temporary;
+  const absl::StatusOr<Descriptor> folder = OpenFolder(temporary.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE(ReserveResult(folder->get()).ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadWhole(folder->get(), kResultFile).status()));
+  struct stat reserved {};
+  ASSERT_EQ(stat((temporary.path() + "/result.new").c_str(), &reserved), 0);
+  // The longest figures, so that no result needs more than there is.
+  Result result;
+  result.outcome.signal = std::numeric_limits<int>::min();
+  result.outcome.start_errno = std::numeric_limits<int>::min();
+  result.start_time = result.end_time =
+      absl::FromUnixNanos(std::numeric_limits<std::int64_t>::max());
+  result.user_time = result.system_time = -absl::InfiniteDuration();
+  result.max_rss = result.log_dropped = Bytes(std::numeric_limits<std::int64_t>::min());
+  ASSERT_TRUE(WriteResult(folder->get(), result).ok());
+  struct stat written {};
+  ASSERT_EQ(stat((temporary.path() + "/result").c_str(), &written), 0);
+  EXPECT_EQ(written.st_ino, reserved.st_ino);
+  EXPECT_EQ(written.st_size, reserved.st_size);
+  const absl::StatusOr<Result> read = DecodeResult(*ReadWhole(folder->get(), kResultFile));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->outcome, result.outcome);
+  EXPECT_EQ(read->max_rss, result.max_rss);
 }
 
 TEST(DurableFile, ReplacesAFileAndLeavesNothingBeside) {

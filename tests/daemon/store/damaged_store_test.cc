@@ -308,7 +308,7 @@ TEST_F(DamagedStore, AFileThatMayNotBeReadIsRefusedWithWhatToDo) {
   ASSERT_EQ(ended, 0);
   EXPECT_THAT(Contents(answer), HasSubstr("UNAVAILABLE"));
   EXPECT_THAT(Contents(answer), HasSubstr("Permission denied"));
-  EXPECT_THAT(Contents(answer), HasSubstr("chmod 600"));
+  EXPECT_THAT(Contents(answer), HasSubstr("chown"));
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+// A store that is damaged under jobs that run: the daemon goes on with what can be read, finds its
+// jobs again by their folders, and says what it did.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/e2e/daemon_fixture.h"
+
+namespace stageload::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class StoreDamage : public DaemonTest {
+ protected:
+  std::vector<std::string> SetAside() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(paths().state)) {
+      const std::string path = entry.path();
+      if (absl::StrContains(path, ".damaged-") && !absl::EndsWith(path, "-wal") &&
+          !absl::EndsWith(path, "-shm")) {
+        found.push_back(path);
+      }
+    }
+    return found;
+  }
+  std::string Log() const { return ReadFile(paths().logs + "/stageloadd.log"); }
+};
+
+TEST_F(StoreDamage, JobsWhoseRowsAreLostAreFoundByTheirFoldersAndEndWithTheirCodes) {
+  StartDaemon();
+  const std::int64_t ended = Submit({"--memory", "1M", "--", "sh", "-c", "exit 3"});
+  ASSERT_TRUE(Reaches(ended, "FAILED"));
+  const std::int64_t runs =
+      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
+  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  KillDaemon();
+  const std::string garbage(20000, '?');
+  WriteFile(paths().store, garbage);
+  std::filesystem::remove(paths().store + "-wal");
+
+  StartDaemon();
+  ASSERT_THAT(SetAside(), SizeIs(1));
+  EXPECT_TRUE(ReadFile(SetAside().front()) == garbage);
+  EXPECT_THAT(Log(), HasSubstr(absl::StrCat("was damaged (file is not a database): it is kept as ",
+                                            SetAside().front())));
+  EXPECT_THAT(Log(), HasSubstr(absl::StrCat("recovered job=", runs)));
+  EXPECT_EQ(StateOf(ended), "FAILED");
+  EXPECT_EQ(Show(ended).value("exit_code", -1), 3);
+  EXPECT_EQ(StateOf(runs), "RUNNING");
+  EXPECT_THAT(Show(runs).value("command", ""), HasSubstr("while [ ! -e"));
+  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs) << "an id was given twice";
+  Touch(PathOf("go"));
+  EXPECT_TRUE(Reaches(runs, "FAILED"));
+  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+
+  // It is told once.
+  KillDaemon();
+  StartDaemon();
+  EXPECT_THAT(SetAside(), SizeIs(1));
+  const std::string log = Log();
+  EXPECT_EQ(log.find("was damaged"), log.rfind("was damaged"));
+  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+}
+
+TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {
+  StartDaemon();
+  const std::int64_t runs =
+      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
+  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  KillDaemon();
+  for (const char* companion : {"", "-wal", "-shm"}) {
+    std::filesystem::remove(paths().store + companion);
+  }
+  StartDaemon();
+  EXPECT_THAT(Log(), HasSubstr("was not there"));
+  EXPECT_EQ(StateOf(runs), "RUNNING");
+  EXPECT_EQ(Submit({"--memory", "1M", "--", "true"}), runs + 1);
+  Touch(PathOf("go"));
+  EXPECT_TRUE(Reaches(runs, "FAILED"));
+  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+}
+
+}  // namespace
+}  // namespace stageload::e2e
