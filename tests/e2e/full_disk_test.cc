@@ -17,6 +17,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/e2e/daemon_fixture.h"
@@ -36,7 +37,8 @@ class SmallDisk : public DaemonTest {
       GTEST_SKIP() << "cannot mount here: " << std::strerror(errno);
     }
     std::filesystem::create_directory(home());
-    ASSERT_EQ(mount("small", home().c_str(), "tmpfs", MS_NOSUID, "size=8m,mode=0700"), 0)
+    ASSERT_EQ(mount("small", home().c_str(), "tmpfs", MS_NOSUID, "size=8m,nr_inodes=200,mode=0700"),
+              0)
         << std::strerror(errno);
     mounted_ = true;
   }
@@ -202,6 +204,28 @@ TEST_F(SmallDisk, ADaemonThatIsKilledWhileItIsFullFindsEverythingOnceThereIsRoom
   Touch(PathOf("late"));
   EXPECT_TRUE(Reaches(runs, "FAILED"));
   EXPECT_EQ(Show(runs).value("exit_code", -1), 8);
+}
+
+TEST_F(SmallDisk, WithoutRoomForAJobsFolderItsStartWaitsForRoomAndCanBeCancelled) {
+  Start();
+  std::filesystem::create_directory(home() + "/empty");
+  int files = 0;
+  while (std::ofstream(absl::StrCat(home(), "/empty/", files))) ++files;
+  ASSERT_GT(files, 100) << "no inode is left, but there is space for the store";
+  const std::int64_t waits = Submit(Job("waits", "go", 6));
+  const std::int64_t dropped = Submit(Job("dropped", "go", 0));
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(ReadFile(paths().logs + "/stageloadd.log"),
+                             absl::StrCat("start_delayed job=", dropped));
+  }));
+  EXPECT_EQ(StateOf(waits), "RUNNING");
+  EXPECT_EQ(Ctl({"cancel", Id(dropped)}).exit_code, 0);
+  EXPECT_TRUE(Reaches(dropped, "CANCELLED"));
+  std::filesystem::remove_all(home() + "/empty");
+  Touch(PathOf("go"));
+  EXPECT_TRUE(Reaches(waits, "FAILED"));
+  EXPECT_EQ(Show(waits).value("exit_code", -1), 6);
+  EXPECT_EQ(ReadFile(PathOf("started")), "waits\n");
 }
 
 TEST_F(SmallDisk, MountedReadOnlyTheDaemonRefusesToStartAndSaysWhatToDo) {
