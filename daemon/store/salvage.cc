@@ -318,6 +318,7 @@ void Build(const std::string& path, const std::string& why, std::int64_t known_e
   fresh.exec("PRAGMA journal_mode = MEMORY");
   fresh.exec("PRAGMA synchronous = FULL");
   fresh.exec("PRAGMA fullfsync = ON");
+  fresh.exec("PRAGMA cache_size = -65536");  // KiB: the indexes are filled out of order
   Migrate(fresh, 0);
   SQLite::Transaction transaction(fresh);
   std::int64_t highest = known_elsewhere + kUnseenIds;
