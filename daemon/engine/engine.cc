@@ -31,6 +31,8 @@ constexpr absl::Duration kReportWithin = absl::Seconds(2);
 constexpr int kKillRounds = 5;
 // How often a job is started again whose shim ended before it ran anything.
 constexpr int kMaxStarts = 3;
+// A shim stays no longer than this after the last process of its job, unless the disk keeps it.
+constexpr absl::Duration kResultWithin = absl::Seconds(5);
 constexpr absl::Duration kStartAgain = absl::Seconds(1);
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 // Old history goes in small parts, so that nobody waits for it.
@@ -199,6 +201,7 @@ class Engine::Impl {
   void StartJob(JobId id);
   void StartLater(JobId id, const absl::Status& why, bool for_ever);
   void StartDelayed(const Instant& now);
+  void NoticeUnwritten(const Instant& now, const core::ClientUsage& usage);
   void Adopt(const core::JobRecord& record);
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
@@ -234,9 +237,11 @@ class Engine::Impl {
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
   std::map<JobId, Guarded> guarded_;
-  std::map<JobId, std::int32_t> commands_;   // pids of jobs' commands, once asked for
-  std::map<JobId, int> starts_;              // after the first, of jobs whose shim ran nothing
-  std::map<JobId, absl::Duration> delayed_;  // by the disk, until this Instant::awake
+  std::map<JobId, std::int32_t> commands_;       // pids of jobs' commands, once asked for
+  std::map<JobId, int> starts_;                  // after the first, of jobs whose shim ran nothing
+  std::map<JobId, absl::Duration> delayed_;      // by the disk, until this Instant::awake
+  std::map<JobId, absl::Duration> empty_since_;  // jobs whose shim has nothing to look after
+  std::map<JobId, std::string> hindered_;        // what the disk keeps a job from, for who looks
   std::uint64_t next_submit_token_ = 1;
   std::map<std::uint64_t, Submission> submissions_;
   std::map<std::string, std::uint64_t> requests_;  // request ids of submissions, by token
@@ -486,6 +491,8 @@ void Engine::Impl::AfterEnd(const core::JobRecord& record) {
   starts_.erase(record.id);
   commands_.erase(record.id);
   delayed_.erase(record.id);
+  hindered_.erase(record.id);
+  empty_since_.erase(record.id);
   if (record.kind == core::JobKind::kJob) {
     (void)parts_.jobs->DropSpec(record.id);  // only tidies; a job that never ran has none
   }
@@ -555,7 +562,9 @@ void Engine::Impl::TakeSample(const Instant& now) {
   if (!tree_.empty() || look) {
     if (const auto table = UpdateTree(); table.ok()) {
       for (const core::ClientStatus& client : core_->Clients()) {
-        if (client.record->root) sample.clients.push_back(UsageOf(client.record->id));
+        if (!client.record->root) continue;
+        sample.clients.push_back(UsageOf(client.record->id));
+        if (client.record->kind == core::JobKind::kJob) NoticeUnwritten(now, sample.clients.back());
       }
       if (look) LookForBusyPrograms(now, patterns, *table, sample);
     }
@@ -681,7 +690,8 @@ void Engine::Impl::StartLater(JobId id, const absl::Status& why, bool for_ever) 
   if (!for_ever && tries > kMaxStarts) {
     return Feed(core::StartFailed{id, std::string(why.message())});
   }
-  if (tries == 1) Note({"start_delayed", id, absl::StrCat(why.message(), "; it is tried again")});
+  hindered_[id] = absl::StrCat("not started yet: ", why.message(), "; it is tried again");
+  if (tries == 1) Note({"start_delayed", id, hindered_[id]});
   delayed_[id] = Now().awake + kStartAgain;
 }
 
@@ -696,8 +706,24 @@ void Engine::Impl::StartDelayed(const Instant& now) {
   }
 }
 
+void Engine::Impl::NoticeUnwritten(const Instant& now, const core::ClientUsage& usage) {
+  const JobId id = usage.id;
+  if (usage.processes > 0) {
+    empty_since_.erase(id);
+    return;
+  }
+  const auto since = empty_since_.emplace(id, now.awake).first;
+  if (now.awake - since->second < kResultWithin || hindered_.count(id) > 0) return;
+  hindered_[id] = absl::StrCat("its command has ended, and how could not be written to ",
+                               parts_.jobs->FolderOf(id),
+                               " yet; it is tried again: free space on its disk, or see what the "
+                               "system's log says of it");
+  Note({"result_delayed", id, hindered_[id]});
+}
+
 void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind) {
   tree_.Add(id, root, kind);
+  hindered_.erase(id);
   Feed(core::Started{id, root, parts_.host->BootId()});
   const absl::Status watched = exit_watcher_->Watch(
       root, [this](const core::ProcessIdentity& identity) { return StillThere(identity); });
@@ -917,7 +943,11 @@ JobView Engine::Impl::ViewOf(core::JobRecord record) {
     view.blockers = core_->BlockersOf(Now(), record.id);
     view.queue_position = core_->queue().PlaceOf(record.id);
   }
+  const auto hindered = hindered_.find(record.id);
   view.record = std::move(record);
+  if (hindered != hindered_.end() && view.record.state == core::JobState::kRunning) {
+    view.record.reason_text = hindered->second;
+  }
   return view;
 }
 

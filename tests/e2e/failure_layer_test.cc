@@ -140,6 +140,29 @@ class Trial {
     return failed;
   }
 
+  // The disk breaks while a job runs and works again after its end.
+  void DoLateResult() {
+    ChildProcess daemon = Start("broken", true);
+    ASSERT_TRUE(Answers(daemon)) << daemon.Err();
+    Submit("late", 13, "while [ ! -e go ]; do sleep 0.02; done; ");
+    ASSERT_GT(submitted_.front().id, 0) << submitted_.front().status.error_message();
+    ASSERT_TRUE(Eventually([&] { return Lines().count("late") > 0; }));
+    (*control_)->fail_at = (*control_)->calls + 1;
+    WriteFile(folder_ + "/go", "");
+    const std::int64_t id = submitted_.front().id;
+    EXPECT_TRUE(Eventually([&] {
+      const std::optional<v1::Job> job = Get(id);
+      return job && absl::StrContains(job->reason_text(), "could not be written");
+    })) << Get(id)->ShortDebugString();
+    EXPECT_EQ(Get(id)->state(), v1::JOB_STATE_RUNNING);
+    (*control_)->fail_at = 0;
+    Check(submitted_.front());
+    EXPECT_EQ(Get(id)->exit_code(), 13);
+    EXPECT_EQ(Get(id)->reason_text(), "");
+    daemon.Signal(SIGTERM);
+    EXPECT_EQ(daemon.Wait().exit_code, 0);
+  }
+
   // Jobs whose end could not be written, and that claim none.
   int untold() const { return untold_; }
 
@@ -364,6 +387,10 @@ TEST_P(FailureLayer, WhicheverCallFailsEachAcknowledgedJobEndsOnceAndTruly) {
   const auto [error, for_ever] = GetParam();
   const int every = FromEnvironment("STAGELOAD_FAULTS_EVERY", 2);
   Do(error == ENOSPC ? every : 1, every, error, for_ever);
+}
+
+TEST_F(Sweep, AResultThatCannotBeWrittenIsToldByShowAndWrittenOnceTheDiskWorks) {
+  Trial(folder() + "/late", Environment(), 0, EIO, true).DoLateResult();
 }
 
 class Crash : public Sweep {};
