@@ -88,9 +88,9 @@ class Store {
                                                      const HighestId& known_elsewhere = {});
   ~Store();
 
-  // Unavailable when it cannot be written (disk full, I/O error); nothing is changed then. Only where
-  // the very fsync failed, a crash before the next Commit() that succeeds may bring the batch back;
-  // so one is tried again, also with an empty batch, which otherwise writes nothing.
+  // Unavailable when it cannot be written (disk full, I/O error); nothing is changed then. Only
+  // where the very fsync failed, a crash before the next Commit() that succeeds may bring the batch
+  // back; so one is tried again, also with an empty batch, which otherwise writes nothing.
   absl::Status Commit(const Batch& batch);
 
   // Jobs that have not ended, ascending by id.
