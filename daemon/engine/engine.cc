@@ -182,6 +182,7 @@ class Engine::Impl {
   void AnswerWhenSaved(OnDone done);
   void AfterEnd(const core::JobRecord& record);
   JobPage PageInQueueOrder(const store::ListQuery& query, QueuePlace after);
+  void AddUnsavedEnds(const store::ListQuery& query, std::vector<core::JobRecord>& rows) const;
   absl::Status AddEnded(const store::ListQuery& query, QueuePlace after, JobPage& page);
   void EndedOrNotFound(JobId id, OnJob done);
   void ForgetOld(const Instant& now);
@@ -1097,6 +1098,21 @@ JobPage Engine::Impl::PageInQueueOrder(const store::ListQuery& query, QueuePlace
   return page;
 }
 
+// Ends that could not be written yet: the store still has these jobs as running.
+void Engine::Impl::AddUnsavedEnds(const store::ListQuery& query,
+                                  std::vector<core::JobRecord>& rows) const {
+  const std::size_t stored = rows.size();
+  for (const auto& [id, record] : unsaved_) {
+    if (!core::IsEnd(record.state) || !store::Matches(query, record)) continue;
+    if (!query.before || id < *query.before) rows.push_back(record);
+  }
+  if (rows.size() == stored) return;
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.id > b.id; });
+  const auto same = [](const auto& a, const auto& b) { return a.id == b.id; };
+  rows.erase(std::unique(rows.begin(), rows.end(), same), rows.end());
+}
+
 // Then what has ended, newest first.
 absl::Status Engine::Impl::AddEnded(const store::ListQuery& query, QueuePlace after,
                                     JobPage& page) {
@@ -1109,8 +1125,9 @@ absl::Status Engine::Impl::AddEnded(const store::ListQuery& query, QueuePlace af
   if (after.part == QueuePlace::Part::kEnded) ended.before = after.id;
   ended.states = store::EndStates(query.states);
   if (ended.states.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(ended);
+  absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->List(ended);
   if (!rows.ok()) return rows.status();
+  AddUnsavedEnds(ended, *rows);
   for (const core::JobRecord& row : *rows) {
     if (static_cast<int>(page.jobs.size()) == query.limit) {
       page.next_place = {QueuePlace::Part::kEnded, 0, page.jobs.back().record.id};
