@@ -1,5 +1,7 @@
 #include "client/ctl/queue_watch.h"
 
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,12 +36,20 @@ std::string ChangeLine(const v1::WatchJobsResponse& change) {
 
 int WatchQueue(const Connection& connection, bool json) {
   bool written = true;
+  std::set<std::int64_t> living;
   const absl::Status status = AskUntilAnswered(connection, [&](const Connection& current) {
     grpc::ClientContext context;
     const auto stub = v1::JobService::NewStub(current.channel);
-    const auto reader = stub->WatchJobs(&context, v1::WatchJobsRequest());
+    v1::WatchJobsRequest request;
+    for (const std::int64_t id : living) request.add_known_ids(id);
+    const auto reader = stub->WatchJobs(&context, request);
     v1::WatchJobsResponse change;
     while (written && reader->Read(&change)) {
+      if (change.deleted() || IsEnd(change.job().state())) {
+        living.erase(change.job().id());
+      } else {
+        living.insert(change.job().id());
+      }
       written = Out(json ? Line(ToJson(change)) : ChangeLine(change));
     }
     if (!written) {

@@ -131,8 +131,8 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
 }
 
 grpc::ServerWriteReactor<v1::WatchJobsResponse>* JobService::WatchJobs(
-    grpc::CallbackServerContext*, const v1::WatchJobsRequest*) {
-  return rpc::WatchJobs(parts_.engine);
+    grpc::CallbackServerContext*, const v1::WatchJobsRequest* request) {
+  return rpc::WatchJobs(parts_.engine, *request);
 }
 
 grpc::ServerUnaryReactor* JobService::UpdateJob(grpc::CallbackServerContext* context,

@@ -22,9 +22,10 @@ constexpr std::size_t kAtOnce = 100;
 
 class JobWatch final : public grpc::ServerWriteReactor<v1::WatchJobsResponse> {
  public:
-  static JobWatch* Start(engine::Engine* engine) {
+  static JobWatch* Start(engine::Engine* engine, const v1::WatchJobsRequest& request) {
     std::shared_ptr<JobWatch> watch(new JobWatch(engine));
     watch->self_ = watch;
+    for (const std::int64_t id : request.known_ids()) watch->changed_.insert(JobId{id});
     engine->WatchAll(watch->token_, [watch](absl::StatusOr<std::vector<JobId>> ids) {
       watch->Changed(std::move(ids));
     });
@@ -133,8 +134,9 @@ class JobWatch final : public grpc::ServerWriteReactor<v1::WatchJobsResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine) {
-  return JobWatch::Start(engine);
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine,
+                                                           const v1::WatchJobsRequest& request) {
+  return JobWatch::Start(engine, request);
 }
 
 }  // namespace stageload::rpc

@@ -13,7 +13,8 @@
 namespace stageload::rpc {
 
 // Lives until gRPC is done with it. Ends with UNAVAILABLE when the engine stops.
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine);
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine,
+                                                           const v1::WatchJobsRequest& request);
 
 }  // namespace stageload::rpc
 
