@@ -783,7 +783,10 @@ void Engine::Impl::AdoptJob(const core::JobRecord& record) {
       return Feed(core::Exited{record.id, found->result.outcome, 0});
     case jobs::Found::State::kRunning:
       if (found->shim) return Attach(record.id, *found->shim, ProcessTree::Root::kShim);
-      [[fallthrough]];
+      // One of the daemon before: it has the lock and has not written itself down yet. It will end,
+      // since nobody tells it to go.
+      return StartLater(record.id, absl::UnavailableError("a shim is about to take its lock"),
+                        true);
     case jobs::Found::State::kLost:
       // It was started, and the daemon saw nothing of it before the machine went down.
       if (found->earlier_boot) return Feed(core::NodeFailed{record.id});

@@ -3,10 +3,12 @@
 #include "daemon/engine/engine.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +184,36 @@ TEST_F(EngineTest, RunningJobIsFoundAgainWithItsReservation) {
   EXPECT_EQ(end->record.state, JobState::kFailed);
   EXPECT_EQ(end->record.outcome.exit_code, 3);
   EXPECT_EQ(life.WaitForEnd(second->record.id)->record.state, JobState::kCompleted);
+}
+
+TEST_F(EngineTest, JobWhoseShimHasTheLockAndNoNameInItYetIsNeitherLostNorRunTwice) {
+  {
+    const auto store = store::Store::Open(folder_ + "/stageload.db");
+    ASSERT_TRUE(store.ok()) << store.status();
+    store::NewJob job;
+    job.record.id = core::JobId{1};
+    job.record.state = core::JobState::kRunning;
+    job.spec.emplace();
+    job.spec->argv = {"sh", "-c", "exit 3"};
+    job.spec->working_directory = "/";
+    job.spec->environment = {"PATH=/usr/bin:/bin"};
+    store::Batch batch;
+    batch.added.push_back(job);
+    ASSERT_TRUE((*store)->Commit(batch).ok());
+  }
+  // As a shim leaves it that the daemon before has just spawned.
+  std::filesystem::create_directories(folder_ + "/jobs/1");
+  const int lock = open((folder_ + "/jobs/1/job.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
+  Life life(folder_, host_);
+  const auto now = life.Get(core::JobId{1});
+  ASSERT_TRUE(now.ok()) << now.status();
+  EXPECT_EQ(now->record.state, core::JobState::kRunning) << now->record.reason_text;
+  close(lock);
+  const auto end = life.WaitForEnd(core::JobId{1});
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->record.state, core::JobState::kFailed) << end->record.reason_text;
+  EXPECT_EQ(end->record.outcome.exit_code, 3);
 }
 
 TEST_F(EngineTest, JobThatEndedWhileNoDaemonWasThereHasItsCode) {
