@@ -5,8 +5,6 @@
 
 #include <limits>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/status.h"
 #include "daemon/rpc/unary.h"
+#include "daemon/rpc/write_loop.h"
 
 namespace stageload::rpc {
 namespace {
@@ -46,45 +45,31 @@ bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::MessageLite& messag
 }
 
 // One subscriber: the newest frame waits while another is on its way.
-class FrameStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+class FrameStream final : public WriteLoop<grpc::ByteBuffer> {
  public:
   static FrameStream* Start(telemetry::Hub* hub, OpenStreams& streams,
                             absl::Duration min_interval) {
     std::shared_ptr<FrameStream> stream(new FrameStream(streams, min_interval));
-    stream->self_ = stream;
+    stream->Keep(stream);
     stream->key_ = streams.Add([weak = std::weak_ptr<FrameStream>(stream)](const auto& status) {
       if (const auto open = weak.lock()) open->End(status);
     });
     stream->subscription_ =
-        hub->Subscribe([raw = stream.get()](const auto& frame) { raw->Take(frame); });
+        hub->Subscribe([raw = stream.get()](const auto& frame) { raw->Deliver(frame); });
     return stream.get();
-  }
-
-  void OnWriteDone(bool ok) override {
-    std::unique_lock<std::mutex> lock(mutex_);
-    in_flight_ = false;
-    if (!ok) cancelled_ = true;
-    Pump(lock);
-  }
-
-  void OnCancel() override {
-    std::unique_lock<std::mutex> lock(mutex_);
-    cancelled_ = true;
-    Pump(lock);
-  }
-
-  void OnDone() override {
-    subscription_.reset();  // waits for a delivery that is under way
-    streams_.Remove(key_);
-    const std::shared_ptr<FrameStream> self = std::move(self_);
   }
 
  private:
   FrameStream(OpenStreams& streams, absl::Duration min_interval)
-      : streams_(streams), min_interval_(min_interval) {}
+      : WriteLoop(AtEnd::kLeaveIt), streams_(streams), min_interval_(min_interval) {}
 
-  void Take(const std::shared_ptr<const telemetry::Published>& frame) {
-    std::unique_lock<std::mutex> lock(mutex_);
+  void Gone() override {
+    subscription_.reset();  // waits for a delivery that is under way
+    streams_.Remove(key_);
+  }
+
+  void Deliver(const std::shared_ptr<const telemetry::Published>& frame) {
+    Lock lock = Locked();
     const std::int64_t sequence = frame->frame.sequence;
     if (last_seen_ != 0) dropped_ += sequence - last_seen_ - 1;
     last_seen_ = sequence;
@@ -106,25 +91,14 @@ class FrameStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void End(const absl::Status& status) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!end_) end_ = ToGrpc(status);
-    Pump(lock);
+    Lock lock = Locked();
+    EndWith(lock, status);
   }
 
-  void Pump(std::unique_lock<std::mutex>& lock) {
-    if (finished_ || in_flight_) return;
-    if (cancelled_ || end_) {
-      finished_ = true;
-      const grpc::Status status =
-          end_.value_or(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
-      lock.unlock();
-      Finish(status);
-    } else if (next_) {
-      message_ = Compose(std::exchange(next_, nullptr));
-      in_flight_ = true;
-      lock.unlock();
-      StartWrite(&message_);
-    }
+  bool Take(grpc::ByteBuffer& message) override {
+    if (next_ == nullptr) return false;
+    message = Compose(std::exchange(next_, nullptr));
+    return true;
   }
 
   grpc::ByteBuffer Compose(std::shared_ptr<const telemetry::Published> frame) {
@@ -143,18 +117,11 @@ class FrameStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const absl::Duration min_interval_;
   std::uint64_t key_ = 0;
   std::unique_ptr<telemetry::Hub::Subscription> subscription_;
-  std::mutex mutex_;
-  std::shared_ptr<FrameStream> self_;  // until OnDone
   std::shared_ptr<const telemetry::Published> next_;
   v1::Frame carried_;
-  grpc::ByteBuffer message_;
-  std::optional<grpc::Status> end_;
   std::int64_t last_seen_ = 0;
   std::int64_t dropped_ = 0;
   absl::Duration last_sent_ = -absl::InfiniteDuration();
-  bool in_flight_ = false;
-  bool cancelled_ = false;
-  bool finished_ = false;
 };
 
 absl::Status BadRequest() {

@@ -1,0 +1,109 @@
+// What all our server streams have in common: one write at a time, then one Finish, and an object
+// that lives until gRPC is done with it. What there is to write, a stream says itself.
+//
+// Threading: any thread. What a stream shares with its reactions is under Locked().
+#ifndef STAGELOAD_DAEMON_RPC_WRITE_LOOP_H_
+#define STAGELOAD_DAEMON_RPC_WRITE_LOOP_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "daemon/rpc/status.h"
+
+namespace stageload::rpc {
+
+template <typename Message>
+class WriteLoop : public grpc::ServerWriteReactor<Message> {
+ public:
+  void OnWriteDone(bool ok) final {
+    Lock lock = Locked();
+    in_flight_ = false;
+    if (!ok) cancelled_ = true;
+    Pump(lock);
+  }
+
+  void OnCancel() final {
+    Lock lock = Locked();
+    cancelled_ = true;
+    Pump(lock);
+  }
+
+  void OnDone() final {
+    std::shared_ptr<WriteLoop> self;  // destroyed last, when nothing of us is in use
+    {
+      const Lock lock = Locked();
+      self = std::move(self_);
+    }
+    Gone();
+  }
+
+ protected:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Whether what waits is written before an end that was asked for.
+  enum class AtEnd { kWriteWhatWaits, kLeaveIt };
+  explicit WriteLoop(AtEnd at_end) : at_end_(at_end) {}
+
+  // Right after the object was made.
+  void Keep(std::shared_ptr<WriteLoop> self) { self_ = std::move(self); }
+  Lock Locked() { return Lock(mutex_); }
+  std::shared_ptr<WriteLoop> kept() const { return self_; }  // null once gRPC is done; locked
+
+  // Puts the next message into `message`; false when there is none. Locked.
+  virtual bool Take(Message& message) = 0;
+  // There is nothing to write now. Locked; may let go of the lock to ask for more.
+  virtual void Idle(Lock&) {}
+  // The stream is over. Not locked.
+  virtual void Gone() {}
+
+  // Releases the lock before it calls into gRPC.
+  void Pump(Lock& lock) {
+    if (finished_ || in_flight_) return;
+    if (cancelled_) {
+      return Leave(lock, grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    }
+    if (end_ && at_end_ == AtEnd::kLeaveIt) return Leave(lock, *end_);
+    if (Take(message_)) {
+      in_flight_ = true;
+      lock.unlock();
+      this->StartWrite(&message_);
+    } else if (end_) {
+      Leave(lock, *end_);
+    } else {
+      Idle(lock);
+    }
+  }
+
+  // The first end stands.
+  void EndWith(Lock& lock, const absl::Status& status) {
+    if (!end_) end_ = ToGrpc(status);
+    Pump(lock);
+  }
+  bool ending() const { return end_.has_value(); }  // locked
+
+ private:
+  void Leave(Lock& lock, const grpc::Status& status) {
+    const grpc::Status last = status;
+    finished_ = true;
+    lock.unlock();
+    this->Finish(last);
+  }
+
+  const AtEnd at_end_;
+  std::mutex mutex_;
+  std::shared_ptr<WriteLoop> self_;  // until OnDone
+  Message message_;
+  std::optional<grpc::Status> end_;
+  bool in_flight_ = false;
+  bool cancelled_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace stageload::rpc
+
+#endif  // STAGELOAD_DAEMON_RPC_WRITE_LOOP_H_
