@@ -28,7 +28,6 @@ namespace {
 constexpr absl::Duration kVersionTimeout = absl::Seconds(10);
 // A daemon that leaves because it was idle may take a connection with it.
 constexpr int kConnectTries = 3;
-constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
 
 absl::StatusOr<UniqueFd> NewSocket() {

@@ -24,6 +24,8 @@ namespace stageload::ctl {
 
 // How long a call that only asks or tells may take.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+// How long the next daemon is waited for when one went away.
+inline constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
 
 struct ConnectOptions {
   std::string socket;     // --socket; empty is the environment's

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/ctl/connection.h"
 #include "stageload/v1/job.pb.h"
 
 namespace stageload::ctl {
@@ -24,13 +25,19 @@ struct ChildChanged {
 struct Signalled {
   int number;
 };
+// `call` tells the calls of one guard apart: what an earlier one said last may come late.
 struct Answered {
+  int call;
   v1::Job job;
 };
 struct CallEnded {
+  int call;
   absl::Status status;
 };
-using GuardEvent = std::variant<ChildChanged, Signalled, Answered, CallEnded>;
+struct DaemonFound {
+  Connection connection;
+};
+using GuardEvent = std::variant<ChildChanged, Signalled, Answered, CallEnded, DaemonFound>;
 
 class EventQueue {
  public:

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/ctl/connection.h"
 #include "stageload/v1/admission_service.pb.h"
 
@@ -17,9 +18,15 @@ namespace stageload::ctl {
 
 class GuardCall {
  public:
+  using OnJob = std::function<void(v1::Job)>;
+  using OnEnd = std::function<void(absl::Status)>;
+
   // `on_job` for each state, then `on_end` once.
-  GuardCall(const Connection& connection, const v1::GuardRequest& request,
-            std::function<void(v1::Job)> on_job, std::function<void(absl::Status)> on_end);
+  GuardCall(const Connection& connection, const v1::GuardRequest& request, OnJob on_job,
+            OnEnd on_end);
+  // The same of a job that an earlier daemon took.
+  GuardCall(const Connection& connection, const v1::ResumeGuardRequest& request, OnJob on_job,
+            OnEnd on_end);
   GuardCall(const GuardCall&) = delete;
   GuardCall& operator=(const GuardCall&) = delete;
   ~GuardCall();
@@ -32,8 +39,9 @@ class GuardCall {
   std::thread thread_;
 };
 
-// Tells how the command ended.
-absl::Status ReportExit(const Connection& connection, const v1::ReportExitRequest& request);
+// Tells how the command ended; the job as it is then.
+absl::StatusOr<v1::Job> ReportExit(const Connection& connection,
+                                   const v1::ReportExitRequest& request);
 
 }  // namespace stageload::ctl
 

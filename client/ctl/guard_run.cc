@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/error_reason.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
@@ -26,11 +27,24 @@ constexpr absl::Duration kDefaultGrace = absl::Seconds(5);  // policy.proto
 // After the command's end, for the daemon's last word: it has to commit it, and with children of
 // the command still being stopped also to wait out their grace time.
 constexpr absl::Duration kVerdictTimeout = absl::Seconds(2);
+// Also when daemons come and go meanwhile.
+constexpr absl::Duration kVerdictAtMost = absl::Seconds(30);
 // How often a group is looked at whose leader has ended; nobody tells us of its other members.
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 
 absl::Duration GraceOf(const v1::Policy& policy) {
   return policy.has_grace_ns() ? absl::Nanoseconds(policy.grace_ns()) : kDefaultGrace;
+}
+
+// Whether the next daemon may go on with what this one was asked: it crashed, or was told to leave.
+bool MayGoOn(const absl::Status& status) {
+  return WentAway(status) || ReasonOf(status) == kShuttingDown;
+}
+
+// Of a call that was to go on with a job: this daemon has no such job, or cannot do that yet.
+bool DoesNotKnowJob(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnimplemented(status);
 }
 
 bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
@@ -58,23 +72,24 @@ int GuardRun::Run(const ConnectOptions& connect) {
   const SignalEvents signals({SIGINT, SIGTERM, SIGHUP, SIGTSTP},
                              [this](int number) { events_.Push(Signalled{number}); });
   std::thread watcher([this] { WatchChild(); });
-  const absl::StatusOr<Connection> connection = Connect(connect);
+  connect_ = connect;
+  absl::StatusOr<Connection> connection = Connect(connect);
   std::optional<int> code;
   if (connection.ok()) {
-    connection_ = &*connection;
-    GuardCall call(
-        *connection, request_, [this](v1::Job job) { events_.Push(Answered{std::move(job)}); },
-        [this](absl::Status status) { events_.Push(CallEnded{std::move(status)}); });
+    connection_ = *std::move(connection);
+    AskForRoom();
     code = AwaitRoom();
     if (!code) {
       AwaitCommand();
       AwaitVerdict();
       code = ExitCode();
     }
+    call_.reset();
   } else {
     code = Fail(connection.status());
   }
   child_.Discard();
+  next_.reset();
   watcher.join();
   return *code;
 }
@@ -91,17 +106,88 @@ void GuardRun::WatchChild() {
   }
 }
 
+// ---- Daemons ----
+
+void GuardRun::AskForRoom() {
+  v1::GuardRequest request = request_;
+  if (request.policy().has_start_timeout_ns()) {
+    // Also where an earlier daemon was asked first.
+    const absl::Duration left =
+        absl::Nanoseconds(request.policy().start_timeout_ns()) - (absl::Now() - asked_);
+    request.mutable_policy()->set_start_timeout_ns(absl::ToInt64Nanoseconds(
+        calls_ == 0 ? absl::Nanoseconds(request.policy().start_timeout_ns())
+                    : std::max(left, absl::Milliseconds(1))));
+  }
+  resumed_ = false;
+  const int call = ++calls_;
+  call_ = std::make_unique<GuardCall>(
+      connection_, request,
+      [this, call](v1::Job job) {
+        events_.Push(Answered{call, job});
+      },
+      [this, call](const absl::Status& status) {
+        events_.Push(CallEnded{call, status});
+      });
+}
+
+void GuardRun::Resume() {
+  v1::ResumeGuardRequest request;
+  request.set_id(job_.id());
+  request.set_pid(request_.pid());
+  resumed_ = true;
+  const int call = ++calls_;
+  call_ = std::make_unique<GuardCall>(
+      connection_, request,
+      [this, call](v1::Job job) {
+        events_.Push(Answered{call, job});
+      },
+      [this, call](const absl::Status& status) {
+        events_.Push(CallEnded{call, status});
+      });
+}
+
+// Of a call that another has replaced.
+bool GuardRun::IsOld(const GuardEvent& event) const {
+  const auto* answered = std::get_if<Answered>(&event);
+  const auto* ended = std::get_if<CallEnded>(&event);
+  return (answered != nullptr && answered->call != calls_) ||
+         (ended != nullptr && ended->call != calls_);
+}
+
+void GuardRun::OnLost(const absl::Status& status) {
+  call_.reset();
+  lost_ = absl::Now();
+  ConnectOptions options = connect_;
+  // Who told the daemon to leave does not want another, unless he starts it.
+  if (!WentAway(status)) options.autostart = false;
+  next_ = std::make_unique<NextDaemon>(
+      options, [this](Connection found) { events_.Push(DaemonFound{std::move(found)}); });
+}
+
+void GuardRun::OnFound(Connection connection) {
+  next_.reset();
+  connection_ = std::move(connection);
+  job_.id() == 0 ? AskForRoom() : Resume();
+}
+
 // ---- Waiting for room ----
 
 std::optional<int> GuardRun::AwaitRoom() {
   while (true) {
-    const std::optional<GuardEvent> event =
-        events_.Pop(child_status_ ? kVerdictTimeout : absl::InfiniteDuration());
+    absl::Duration timeout = child_status_ ? kVerdictTimeout : absl::InfiniteDuration();
+    if (next_) timeout = std::min(timeout, *lost_ + kReconnectWithin - absl::Now());
+    std::optional<GuardEvent> event = events_.Pop(std::max(timeout, absl::ZeroDuration()));
     if (!event) {
       progress_.Clear();
+      if (!child_status_) {
+        return Fail(absl::UnavailableError(absl::StrCat("no daemon came back within ",
+                                                        absl::FormatDuration(kReconnectWithin),
+                                                        "; the command was not run")));
+      }
       Note("the command's process was ended while it waited for room");
       return std::max(ExitCodeOfWait(*child_status_), kExitOther);
     }
+    if (IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) {
       job_ = answered->job;
       if (job_.state() == v1::JOB_STATE_PENDING) {
@@ -109,6 +195,10 @@ std::optional<int> GuardRun::AwaitRoom() {
         continue;
       }
       progress_.Clear();
+      if (resumed_ && job_.reason() == v1::REASON_CLIENT_GONE) {
+        AskForRoom();  // the daemon had given us up
+        continue;
+      }
       if (IsEnd(job_.state())) return TellNoRoom();
       LetGo();
       OnAnswer(job_);  // it may be STOPPING already
@@ -116,9 +206,9 @@ std::optional<int> GuardRun::AwaitRoom() {
     }
     if (const auto* ended = std::get_if<CallEnded>(&*event)) {
       progress_.Clear();
-      if (!ended->status.ok()) return Fail(NamingOptions(ended->status));
-      return Fail(absl::UnavailableError("the daemon ended the call before there was room"));
+      if (const std::optional<int> code = OnCallEndedWaiting(ended->status)) return code;
     }
+    if (auto* found = std::get_if<DaemonFound>(&*event)) OnFound(std::move(found->connection));
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
       if (signalled->number == SIGTSTP) {
         progress_.Clear();
@@ -133,6 +223,21 @@ std::optional<int> GuardRun::AwaitRoom() {
       if (!WIFSTOPPED(changed->wait_status)) child_status_ = changed->wait_status;
     }
   }
+}
+
+// An exit code when that is the end of it.
+std::optional<int> GuardRun::OnCallEndedWaiting(const absl::Status& status) {
+  if (resumed_ && DoesNotKnowJob(status)) {
+    AskForRoom();
+    return std::nullopt;
+  }
+  if (MayGoOn(status)) {
+    Note("the daemon went away; the next one is asked for room");
+    OnLost(status);
+    return std::nullopt;
+  }
+  if (!status.ok()) return Fail(NamingOptions(status));
+  return Fail(absl::UnavailableError("the daemon ended the call before there was room"));
 }
 
 std::optional<int> GuardRun::TellNoRoom() {
@@ -157,11 +262,12 @@ void GuardRun::LetGo() {
 
 void GuardRun::AwaitCommand() {
   while (!CommandEnded()) {
-    const std::optional<GuardEvent> event = events_.Pop(NextTimeout());
+    std::optional<GuardEvent> event = events_.Pop(NextTimeout());
     if (absl::Now() >= escalate_at_) Escalate();
-    if (!event) continue;
+    if (!event || IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
     if (const auto* ended = std::get_if<CallEnded>(&*event)) OnCallEnded(ended->status);
+    if (auto* found = std::get_if<DaemonFound>(&*event)) OnFound(std::move(found->connection));
     if (const auto* signalled = std::get_if<Signalled>(&*event)) OnSignal(signalled->number);
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) OnChild(changed->wait_status);
   }
@@ -198,13 +304,18 @@ void GuardRun::OnAnswer(v1::Job job) {
 }
 
 void GuardRun::OnCallEnded(const absl::Status& status) {
-  call_ended_ = true;
-  if (IsEnd(job_.state()) || child_status_) return;
-  // That it left needs no more words; why it ended the call while it lives on does.
-  const std::string why = status.ok() || absl::IsUnavailable(status)
-                              ? "the daemon went away"
-                              : std::string(status.message());
-  Note(absl::StrCat(why, "; the command runs on, and is watched again once a daemon runs"));
+  call_.reset();
+  if (IsEnd(job_.state())) return;
+  if (MayGoOn(status)) {
+    if (!child_status_) {
+      Note("the daemon went away; the command runs on, and the next daemon is asked to watch it");
+    }
+    OnLost(status);
+  } else if (!child_status_) {
+    const std::string why =
+        status.ok() ? "the daemon ended the call" : std::string(status.message());
+    Note(absl::StrCat(why, "; the command runs on"));
+  }
 }
 
 void GuardRun::OnChild(int wait_status) {
@@ -213,6 +324,7 @@ void GuardRun::OnChild(int wait_status) {
     return;
   }
   child_status_ = wait_status;
+  child_ended_ = absl::Now();
 }
 
 void GuardRun::OnChildStopped(int signal) {
@@ -267,23 +379,41 @@ void GuardRun::Report() {
     request.set_exit_code(WEXITSTATUS(*child_status_));
   }
   if (start_errno_ != 0) request.set_start_errno(start_errno_);
-  // FAILED_PRECONDITION: the daemon saw the end before we told it. Without a daemon there is nobody
-  // to tell, and the code is the command's all the same.
-  (void)ReportExit(*connection_, request);
+  absl::StatusOr<v1::Job> job = ReportExit(connection_, request);
+  // FAILED_PRECONDITION: the daemon knew of the end before we told it, and its stream says which.
+  reported_ = !MayGoOn(job.status());
+  if (job.ok() && job->id() == job_.id()) OnAnswer(*std::move(job));
+}
+
+// Until when the daemon's last word is waited for.
+absl::Time GuardRun::VerdictBy() const {
+  absl::Time by = child_ended_ + kVerdictTimeout;
+  if (told_stop_) by += GraceOf(request_.policy());
+  if (lost_) {
+    // The next daemon may be about to come, or have come just now.
+    by = std::max(*lost_ + kReconnectWithin, child_ended_ + 2 * NextDaemon::kSlowPause);
+    if (!next_) by = std::max(by, child_ended_) + kVerdictTimeout;
+  }
+  return std::min(by, child_ended_ + kVerdictAtMost);
 }
 
 void GuardRun::AwaitVerdict() {
-  if (call_ended_ && !IsEnd(job_.state())) return;
-  Report();
-  absl::Time until = absl::Now() + kVerdictTimeout;
-  if (told_stop_) until += GraceOf(request_.policy());
-  while (!IsEnd(job_.state()) && !call_ended_) {
-    const absl::Duration left = until - absl::Now();
+  if (!next_) Report();
+  while (!IsEnd(job_.state()) && (call_ || next_)) {
+    const absl::Duration left = VerdictBy() - absl::Now();
     if (left <= absl::ZeroDuration()) return;
-    const std::optional<GuardEvent> event = events_.Pop(left);
+    std::optional<GuardEvent> event = events_.Pop(left);
     if (!event) return;
+    if (IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
-    if (std::holds_alternative<CallEnded>(*event)) call_ended_ = true;
+    if (const auto* ended = std::get_if<CallEnded>(&*event)) {
+      if (reported_) return;
+      OnCallEnded(ended->status);
+    }
+    if (auto* found = std::get_if<DaemonFound>(&*event)) {
+      OnFound(std::move(found->connection));
+      if (!reported_) Report();
+    }
     // A user who is asked to wait for the daemon's word may leave.
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
       if (signalled->number == SIGTSTP) continue;

@@ -1,19 +1,23 @@
 // One guarded command from its place in the queue to its exit code. See DESIGN section 7.
 //
 // The command is our child in a process group of its own, held until the daemon admits it. Signals,
-// the child's changes and the daemon's answers come as events to one loop.
+// the child's changes and the daemon's answers come as events to one loop. When the daemon goes
+// away, the next one is told of the same job.
 //
 // Threading: one thread makes it and calls Run; it makes the threads that feed the loop.
 #ifndef STAGELOAD_CLIENT_CTL_GUARD_RUN_H_
 #define STAGELOAD_CLIENT_CTL_GUARD_RUN_H_
 
+#include <memory>
 #include <optional>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/event_queue.h"
 #include "client/ctl/guard_call.h"
 #include "client/ctl/held_child.h"
+#include "client/ctl/next_daemon.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/terminal.h"
 
@@ -38,8 +42,16 @@ class GuardRun {
   void AwaitCommand();
   void AwaitVerdict();
 
+  // Calls of the daemon; their answers are events.
+  void AskForRoom();
+  void Resume();
+  bool IsOld(const GuardEvent& event) const;
+  void OnLost(const absl::Status& status);
+  void OnFound(Connection connection);
+
   void LetGo();
   std::optional<int> TellNoRoom();
+  std::optional<int> OnCallEndedWaiting(const absl::Status& status);
   void OnAnswer(v1::Job job);
   void OnCallEnded(const absl::Status& status);
   void OnChild(int wait_status);
@@ -48,6 +60,7 @@ class GuardRun {
   void Escalate();
   bool CommandEnded() const;
   absl::Duration NextTimeout() const;
+  absl::Time VerdictBy() const;
   void Report();
   int ExitCode() const;
 
@@ -56,13 +69,22 @@ class GuardRun {
   EventQueue events_;
   Progress progress_;
   Terminal terminal_;
-  const Connection* connection_ = nullptr;
+
+  ConnectOptions connect_;
+  Connection connection_;             // to the daemon that answered last
+  absl::Time asked_ = absl::Now();    // for room, first
+  int calls_ = 0;                     // the last is the one that counts
+  bool resumed_ = false;              // the last call was of a job that an earlier daemon took
+  std::unique_ptr<GuardCall> call_;   // null while there is no daemon
+  std::unique_ptr<NextDaemon> next_;  // while one is looked for
+  std::optional<absl::Time> lost_;    // when the last one went away
 
   v1::Job job_;             // as it was last told
   bool told_stop_ = false;  // why it is being stopped has been said
   bool told_suspended_ = false;
-  bool call_ended_ = false;
   std::optional<int> child_status_;  // of waitpid, once it has ended
+  absl::Time child_ended_;
+  bool reported_ = false;  // how it ended, and somebody heard it
   int start_errno_ = 0;
   int interrupted_ = 0;  // the first signal that asked us to end
   int next_signal_ = 0;  // for the command's group, at `escalate_at_`

@@ -27,6 +27,8 @@ using core::JobId;
 constexpr absl::Duration kSoon = absl::Milliseconds(20);
 // How long a guard may take to say how its command ended, before that counts as unseen.
 constexpr absl::Duration kReportWithin = absl::Seconds(2);
+// How long the guard of a daemon that has gone is waited for. It tries as long itself.
+constexpr absl::Duration kResumeWithin = absl::Seconds(10);
 // How often a tree is read again and signalled while SIGKILL finds new members.
 constexpr int kKillRounds = 5;
 // How often a job is started again whose shim ended before it ran anything.
@@ -125,6 +127,7 @@ class Engine::Impl {
   // The public calls, on the engine's thread.
   void Submit(SubmitRequest request, OnJob done);
   void Guard(GuardRequest request, OnJob done);
+  void ResumeGuard(JobId id, std::int32_t pid, OnJob done);
   void Get(JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
   void Control(JobId id, Request request, OnJob done);
@@ -158,8 +161,9 @@ class Engine::Impl {
   };
   // A guarded command that was admitted or waits.
   struct Guarded {
-    bool caller_gone = false;
-    std::optional<absl::Duration> report_by;  // Instant::awake; set when its process has ended
+    int callers = 0;                          // streams of its guard
+    std::optional<absl::Duration> resume_by;  // Instant::awake; for the guard of an earlier daemon
+    std::optional<absl::Duration> report_by;  // likewise; set when its process has ended
   };
 
   // One round.
@@ -206,6 +210,7 @@ class Engine::Impl {
   void Adopt(const core::JobRecord& record);
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
+  absl::Duration ReportBy(const core::JobRecord& record, const Guarded& guarded) const;
   void Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind);
   void SignalTree(const core::Signal& signal);
   std::size_t SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
@@ -319,6 +324,7 @@ absl::Duration Engine::Impl::UntilNextWork() const {
   if (const auto deadline = core_->NextDeadline()) at = std::min(at, *deadline);
   for (const auto& [id, guarded] : guarded_) {
     if (guarded.report_by) at = std::min(at, *guarded.report_by);
+    if (guarded.resume_by) at = std::min(at, *guarded.resume_by);
   }
   for (const auto& [id, again] : delayed_) at = std::min(at, again);
   if (!effects_.empty()) return absl::ZeroDuration();
@@ -741,8 +747,7 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
     return Feed(core::ClientGone{record.id});
   }
   const bool guard = record.kind == core::JobKind::kGuard;
-  // The stream of a guard ended with the daemon before; who waited must ask again.
-  if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
+  if (record.state == core::JobState::kPending && guard) AdoptGuard(record);
   if (!core::IsActive(record.state)) return;
   if (!record.boot_id.empty() && record.boot_id != parts_.host->BootId()) {
     // How it ended may have been written down before the machine went down.
@@ -759,12 +764,24 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
   }
 }
 
+// Its stream ended with the daemon before, and its guard may come back. What is held back ends with
+// its guard, so while it is there it keeps its place.
 void Engine::Impl::AdoptGuard(const core::JobRecord& record) {
-  guarded_[record.id].caller_gone = true;
-  if (record.root && StillThere(*record.root)) {
-    return Attach(record.id, *record.root, ProcessTree::Root::kMember);
-  }
-  GuardEnded(record.id, core::Outcome{});
+  Guarded& guarded = guarded_[record.id];
+  guarded.resume_by = Now().awake + kResumeWithin;
+  const bool there =
+      record.root && record.boot_id == parts_.host->BootId() && StillThere(*record.root);
+  if (there) return Attach(record.id, *record.root, ProcessTree::Root::kMember);
+  if (core_->IsPending(record.id)) return Feed(core::ClientGone{record.id});
+  guarded.report_by = ReportBy(record, guarded);
+}
+
+// Until when its guard may say how it ended. How one ends that we stopped is known.
+absl::Duration Engine::Impl::ReportBy(const core::JobRecord& record, const Guarded& guarded) const {
+  const absl::Duration now = Now().awake;
+  if (guarded.callers > 0) return now + kReportWithin;
+  if (record.state == core::JobState::kStopping) return now;
+  return guarded.resume_by.value_or(now);
 }
 
 void Engine::Impl::AdoptJob(const core::JobRecord& record) {
@@ -867,7 +884,7 @@ void Engine::Impl::ProcessExited(const core::ProcessIdentity& identity) {
   if (record->kind == core::JobKind::kJob) return JobEnded(*id);
   if (core_->IsPending(*id)) return Feed(core::ClientGone{*id});
   Guarded& guarded = guarded_[*id];
-  guarded.report_by = Now().awake + (guarded.caller_gone ? absl::ZeroDuration() : kReportWithin);
+  guarded.report_by = ReportBy(*record, guarded);
 }
 
 void Engine::Impl::JobEnded(JobId id) {
@@ -905,10 +922,15 @@ void Engine::Impl::RootEnded(JobId id, const core::Outcome& outcome, std::string
 
 void Engine::Impl::GuardsThatSaidNothing(const Instant& now) {
   std::vector<JobId> silent;
-  for (const auto& [id, guarded] : guarded_) {
+  std::vector<JobId> gone;
+  for (auto& [id, guarded] : guarded_) {
     if (guarded.report_by && *guarded.report_by <= now.awake) silent.push_back(id);
+    if (!guarded.resume_by || *guarded.resume_by > now.awake) continue;
+    guarded.resume_by.reset();
+    if (core_->IsPending(id)) gone.push_back(id);
   }
   for (const JobId id : silent) GuardEnded(id, core::Outcome{});
+  for (const JobId id : gone) Feed(core::ClientGone{id});
 }
 
 // ---- Calls ----
@@ -1010,6 +1032,10 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
                                absl::StrCat("pid: there is no process ", request.pid, " to guard")),
                            kInvalidField, "pid"));
   }
+  // Its guard asks again, not having heard of the first time.
+  if (const auto id = tree_.ClientOfRoot(process->identity)) {
+    return ResumeGuard(*id, request.pid, std::move(done));
+  }
   core::Submit event;
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kGuard;
@@ -1023,12 +1049,31 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
                    done = std::move(done)](absl::StatusOr<JobView> job) mutable {
     if (job.ok()) {
       const JobId id = job->record.id;
-      guarded_[id];
+      guarded_[id].callers = 1;
       Attach(id, root, ProcessTree::Root::kMember);
     }
     done(std::move(job));
   };
   Enqueue(event, std::nullopt, std::move(watched));
+}
+
+void Engine::Impl::ResumeGuard(JobId id, std::int32_t pid, OnJob done) {
+  const absl::StatusOr<JobView> job = View(id);
+  if (!job.ok()) return done(job.status());
+  const core::JobRecord& record = job->record;
+  if (record.kind != core::JobKind::kGuard || !record.root || record.root->pid != pid) {
+    return done(WithReason(absl::InvalidArgumentError(absl::StrCat(
+                               "pid: job ", core::Value(id), " does not guard process ", pid)),
+                           kInvalidField, "pid"));
+  }
+  AnswerWhenSaved(id, [this, id, done = std::move(done)](absl::StatusOr<JobView> saved) mutable {
+    const auto guarded = guarded_.find(id);
+    if (saved.ok() && guarded != guarded_.end()) {
+      ++guarded->second.callers;
+      guarded->second.resume_by.reset();
+    }
+    done(std::move(saved));
+  });
 }
 
 void Engine::Impl::Get(JobId id, OnJob done) {
@@ -1318,7 +1363,7 @@ void Engine::Impl::ForgetOld(const Instant& now) {
 
 void Engine::Impl::WithdrawGuard(JobId id) {
   if (const auto guarded = guarded_.find(id); guarded != guarded_.end()) {
-    guarded->second.caller_gone = true;
+    if (--guarded->second.callers > 0) return;
     if (guarded->second.report_by) guarded->second.report_by = Now().awake;
   }
   Feed(core::ClientGone{id});
@@ -1448,6 +1493,12 @@ void Engine::Guard(GuardRequest request, OnJob done) {
              [impl = impl_.get(), request = std::move(request)](OnJob answer) mutable {
                impl->Guard(std::move(request), std::move(answer));
              });
+}
+
+void Engine::ResumeGuard(core::JobId id, std::int32_t pid, OnJob done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), id, pid](OnJob answer) {
+    impl->ResumeGuard(id, pid, std::move(answer));
+  });
 }
 
 void Engine::WithdrawGuard(core::JobId id) {

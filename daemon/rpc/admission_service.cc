@@ -14,6 +14,17 @@ namespace {
 
 constexpr int kMaxDepth = 64;  // of a process tree; a table in motion could show a loop
 
+// Takes the engine's answer: the stream follows the job, which is withdrawn when the caller goes.
+template <typename Response>
+engine::Engine::OnJob FollowGuard(engine::Engine* engine,
+                                  const std::shared_ptr<LatestStream<Response>>& stream) {
+  return [engine, stream](absl::StatusOr<engine::JobView> job) {
+    if (!job.ok()) return stream->End(job.status());
+    const core::JobId id = job->record.id;
+    FollowJob(engine, id, stream, [engine, id] { engine->WithdrawGuard(id); });
+  };
+}
+
 }  // namespace
 
 absl::Status AdmissionService::CheckMayName(std::int32_t pid) const {
@@ -45,12 +56,24 @@ grpc::ServerWriteReactor<v1::GuardResponse>* AdmissionService::Guard(
     stream->End(status);
     return stream.get();
   }
-  parts_.engine->Guard(*std::move(guard),
-                       [engine = parts_.engine, stream](absl::StatusOr<engine::JobView> job) {
-                         if (!job.ok()) return stream->End(job.status());
-                         const core::JobId id = job->record.id;
-                         FollowJob(engine, id, stream, [engine, id] { engine->WithdrawGuard(id); });
-                       });
+  parts_.engine->Guard(*std::move(guard), FollowGuard(parts_.engine, stream));
+  return stream.get();
+}
+
+grpc::ServerWriteReactor<v1::ResumeGuardResponse>* AdmissionService::ResumeGuard(
+    grpc::CallbackServerContext*, const v1::ResumeGuardRequest* request) {
+  const auto stream = LatestStream<v1::ResumeGuardResponse>::Create();
+  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
+  absl::Status status = id.status();
+  // One that has ended belongs to nobody any more; the engine knows whether it was this job's.
+  if (status.ok() && parts_.find_process(request->pid()).ok()) {
+    status = CheckMayName(request->pid());
+  }
+  if (!status.ok()) {
+    stream->End(status);
+    return stream.get();
+  }
+  parts_.engine->ResumeGuard(*id, request->pid(), FollowGuard(parts_.engine, stream));
   return stream.get();
 }
 

@@ -17,6 +17,8 @@ class AdmissionService final : public v1::AdmissionService::CallbackService {
 
   grpc::ServerWriteReactor<v1::GuardResponse>* Guard(grpc::CallbackServerContext* context,
                                                      const v1::GuardRequest* request) override;
+  grpc::ServerWriteReactor<v1::ResumeGuardResponse>* ResumeGuard(
+      grpc::CallbackServerContext* context, const v1::ResumeGuardRequest* request) override;
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitResponse* response) override;
