@@ -220,7 +220,9 @@ std::optional<int> GuardRun::AwaitRoom() {
     }
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
       // The daemon may have admitted it and stopped it at once, and its word be still under way.
-      if (!WIFSTOPPED(changed->wait_status)) child_status_ = changed->wait_status;
+      if (WIFSTOPPED(changed->wait_status)) continue;
+      child_status_ = changed->wait_status;
+      child_ended_ = absl::Now();
     }
   }
 }

@@ -108,6 +108,16 @@ void Crowd::GuardMayStart(int request) {
   if (process != nullptr && one.there) process->held_back = false;
 }
 
+// The command runs on, or is never run.
+void Crowd::GuardUnknown(int request) {
+  Request& one = At(request);
+  one.there = false;
+  const Process* process = one.root ? world_.Find(*one.root) : nullptr;
+  if (process != nullptr && process->held_back) {
+    world_.End(*one.root, core::Outcome{.exit_code = 1, .signal = {}, .start_errno = {}});
+  }
+}
+
 // ---- Meddling ----
 
 void Crowd::Meddle() {
@@ -336,6 +346,7 @@ void Crowd::Ended(const Exit& exit) {
     return;
   }
   daemon_->Post([this, request] { daemon_->RootExited(request); });
+  one.outcome = exit.outcome;
   if (!one.there) return;
   const core::Outcome outcome = exit.outcome;
   After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(100)), [this, request, outcome] {
@@ -352,15 +363,19 @@ void Crowd::DaemonGone() {
     one.waits.reset();
     one.holds.clear();
     const int request = static_cast<int>(i);
-    Process* process = world_.Find(*one.root);
-    if (process == nullptr) continue;
     if (one.ask.submit.kind == JobKind::kGuard) {
-      // What is still held back is never let go.
-      if (process->held_back) {
-        world_.End(*one.root, core::Outcome{.exit_code = 1, .signal = {}, .start_errno = {}});
+      // Not all do: one is killed meanwhile, one is of an older version.
+      if (random_.Chance(0.2)) {
+        GuardUnknown(request);
+      } else {
+        const absl::Duration until = world_.time() + absl::Seconds(10);
+        After(random_.Between(absl::Milliseconds(50), absl::Seconds(2)),
+              [this, request, until] { ResumeGuard(request, until); });
       }
       continue;
     }
+    const Process* process = world_.Find(*one.root);
+    if (process == nullptr) continue;
     if (one.ask.comes_back) {
       After(random_.Between(absl::Seconds(0.5), absl::Seconds(8)),
             [this, request] { ComeBack(request); });
@@ -369,6 +384,20 @@ void Crowd::DaemonGone() {
             [this, request] { Leave(request); });
     }
   }
+}
+
+void Crowd::ResumeGuard(int request, absl::Duration until) {
+  Request& one = At(request);
+  if (!one.root || one.there || one.over) return;
+  if (!daemon_->up()) {
+    if (world_.time() > until) return GuardUnknown(request);
+    return After(absl::Milliseconds(200), [this, request, until] { ResumeGuard(request, until); });
+  }
+  one.there = true;
+  daemon_->Post([this, request] { daemon_->ResumeGuard(request); });
+  if (!one.outcome) return;
+  one.there = false;  // it has nothing more to say
+  daemon_->Post([this, request, outcome = *one.outcome] { daemon_->ReportExit(request, outcome); });
 }
 
 // The same process under a new registration.

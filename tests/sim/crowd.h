@@ -48,6 +48,7 @@ class Crowd : public Users {
   void Accepted(int request, core::JobId id) override;
   void Refused(int request) override;
   void GuardMayStart(int request) override;
+  void GuardUnknown(int request) override;
   void StopRequested(int request) override;
   void LeaseQueued(int request, core::LeaseId lease) override;
   void LeaseGranted(int request, core::LeaseId lease) override;
@@ -59,6 +60,7 @@ class Crowd : public Users {
     Folder folder;
     std::optional<core::ProcessIdentity> root;  // of a guard or session
     bool there = false;                         // its CLI or its session, with an open stream
+    std::optional<core::Outcome> outcome;       // of a guard's command, once it has ended
     bool over = false;                          // it asks for nothing more
     std::size_t stage = 0;
     bool asking = false;  // for a lease, and not answered yet
@@ -87,6 +89,7 @@ class Crowd : public Users {
   void GiveBack(int request);
   void Leave(int request);
   void ComeBack(int request);
+  void ResumeGuard(int request, absl::Duration until);
 
   const Plan& plan_;
   World& world_;

@@ -18,6 +18,7 @@ namespace {
 // As in daemon/engine/engine.cc.
 constexpr absl::Duration kSoon = absl::Milliseconds(20);
 constexpr absl::Duration kReportWithin = absl::Seconds(2);
+constexpr absl::Duration kResumeWithin = absl::Seconds(10);
 constexpr int kKillRounds = 5;
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 
@@ -66,6 +67,7 @@ absl::Duration Daemon::WakeAt() const {
   }
   for (const auto& [id, guarded] : guarded_) {
     if (guarded.report_by) at = std::min(at, *guarded.report_by);
+    if (guarded.resume_by) at = std::min(at, *guarded.resume_by);
   }
   at += jitter_;
   if (!effects_.empty() || !mail_.empty()) at = time;
@@ -236,7 +238,7 @@ void Daemon::CarryOut(const core::Effect& effect) {
     submissions_.erase(found);
     const core::Submit& submit = users.SubmitOf(request);
     if (submit.kind == JobKind::kGuard) {
-      guarded_[accepted->id];
+      guarded_[accepted->id].callers = 1;
       Attach(accepted->id, *submit.root);
     } else if (submit.kind == JobKind::kSession) {
       attached_.insert(accepted->id);
@@ -278,13 +280,18 @@ void Daemon::CarryOut(const core::Effect& effect) {
 
 void Daemon::Guards() {
   std::vector<JobId> silent;
-  for (const auto& [id, guarded] : guarded_) {
+  std::vector<JobId> gone;
+  for (auto& [id, guarded] : guarded_) {
     if (guarded.report_by && *guarded.report_by <= parts_.world->time()) silent.push_back(id);
+    if (!guarded.resume_by || *guarded.resume_by > parts_.world->time()) continue;
+    guarded.resume_by.reset();
+    if (core_->IsPending(id)) gone.push_back(id);
   }
   for (const JobId id : silent) {
     guarded_[id].report_by.reset();
     RootEnded(id, core::Outcome{});
   }
+  for (const JobId id : gone) Feed(core::ClientGone{id});
 }
 
 // ---- Calls ----
@@ -332,7 +339,7 @@ void Daemon::StreamGone(int request) {
   const auto id = IdOf(request);
   if (!id) return;
   if (const auto guarded = guarded_.find(*id); guarded != guarded_.end()) {
-    guarded->second.caller_gone = true;
+    if (--guarded->second.callers > 0) return;
     if (guarded->second.report_by) guarded->second.report_by = parts_.world->time();
   }
   Feed(core::ClientGone{*id});
@@ -347,8 +354,28 @@ void Daemon::RootExited(int request) {
   if (record->kind == JobKind::kSession) return;  // its stream tells
   if (core_->IsPending(*id)) return Feed(core::ClientGone{*id});
   Guarded& guarded = guarded_[*id];
-  guarded.report_by =
-      parts_.world->time() + (guarded.caller_gone ? absl::ZeroDuration() : kReportWithin);
+  guarded.report_by = ReportBy(*record, guarded);
+}
+
+absl::Duration Daemon::ReportBy(const JobRecord& record, const Guarded& guarded) const {
+  const absl::Duration now = parts_.world->time();
+  if (guarded.callers > 0) return now + kReportWithin;
+  if (record.state == core::JobState::kStopping) return now;
+  return guarded.resume_by.value_or(now);
+}
+
+void Daemon::ResumeGuard(int request) {
+  const auto id = IdOf(request);
+  const JobRecord* record = id ? core_->Find(*id) : nullptr;
+  if (record == nullptr) return parts_.users->GuardUnknown(request);
+  Guarded& guarded = guarded_[*id];
+  ++guarded.callers;
+  guarded.resume_by.reset();
+  ++(*parts_.counters)[Count::kGuardResumes];
+  // Else it hears of its start once that is on disk.
+  if (core::IsActive(record->state) && unsaved_.count(*id) == 0) {
+    parts_.users->GuardMayStart(request);
+  }
 }
 
 void Daemon::ReportExit(int request, const core::Outcome& outcome) {
@@ -664,7 +691,7 @@ void Daemon::Adopt(const JobRecord& record) {
     return Feed(core::ClientGone{record.id});
   }
   const bool guard = record.kind == JobKind::kGuard;
-  if (record.state == core::JobState::kPending && guard) Feed(core::ClientGone{record.id});
+  if (record.state == core::JobState::kPending && guard) AdoptGuard(record);
   if (!core::IsActive(record.state)) return;
   if (!record.boot_id.empty() && record.boot_id != parts_.world->boot_id()) {
     // How it ended may have been written down before the machine went down.
@@ -676,9 +703,13 @@ void Daemon::Adopt(const JobRecord& record) {
 }
 
 void Daemon::AdoptGuard(const JobRecord& record) {
-  guarded_[record.id].caller_gone = true;
-  if (record.root && StillThere(*record.root)) return Attach(record.id, *record.root);
-  RootEnded(record.id, core::Outcome{});
+  Guarded& guarded = guarded_[record.id];
+  guarded.resume_by = parts_.world->time() + kResumeWithin;
+  const bool there =
+      record.root && record.boot_id == parts_.world->boot_id() && StillThere(*record.root);
+  if (there) return Attach(record.id, *record.root);
+  if (core_->IsPending(record.id)) return Feed(core::ClientGone{record.id});
+  guarded.report_by = ReportBy(record, guarded);
 }
 
 void Daemon::AdoptJob(const JobRecord& record) {

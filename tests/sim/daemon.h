@@ -46,6 +46,8 @@ class Users {
   virtual void Accepted(int request, core::JobId id) = 0;
   virtual void Refused(int request) = 0;
   virtual void GuardMayStart(int request) = 0;
+  // A guard came back whose job has ended, or was never on disk.
+  virtual void GuardUnknown(int request) = 0;
   virtual void StopRequested(int request) = 0;
   virtual void LeaseQueued(int request, core::LeaseId lease) = 0;
   virtual void LeaseGranted(int request, core::LeaseId lease) = 0;
@@ -91,6 +93,8 @@ class Daemon {
   // A guard tells how its command ended.
   void ReportExit(int request, const core::Outcome& outcome);
   void Update(core::JobId id, const core::Policy& policy);
+  // The guard of a daemon before goes on with this one.
+  void ResumeGuard(int request);
   // The stream of a guard or a session is gone.
   void StreamGone(int request);
 
@@ -100,8 +104,9 @@ class Daemon {
 
  private:
   struct Guarded {
-    bool caller_gone = false;
-    std::optional<absl::Duration> report_by;  // World::time()
+    int callers = 0;
+    std::optional<absl::Duration> resume_by;  // World::time()
+    std::optional<absl::Duration> report_by;  // likewise
   };
   enum class Point { kStep, kBeforeCommit, kAfterCommit, kAmongEffects };
 
@@ -127,6 +132,7 @@ class Daemon {
   void Adopt(const core::JobRecord& record);
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
+  absl::Duration ReportBy(const core::JobRecord& record, const Guarded& guarded) const;
   void StartJob(core::JobId id);
   void Attach(core::JobId id, const core::ProcessIdentity& root);
   void JobEnded(core::JobId id);

@@ -34,6 +34,7 @@ const char* Name(Count count) {
                                            "starts declared",
                                            "starts auto",
                                            "guard starts",
+                                           "guards resumed",
                                            "sessions",
                                            "bypasses",
                                            "leases queued",

@@ -56,6 +56,7 @@ enum class Count {
   kStartsDeclared,
   kStartsAuto,
   kGuardStarts,
+  kGuardResumes,
   kSessions,
   kBypasses,
   kLeasesQueued,

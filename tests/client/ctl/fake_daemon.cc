@@ -16,8 +16,7 @@ constexpr std::chrono::seconds kDeadline(20);
 
 void GuardScript::Send(v1::JobState state, v1::Reason reason, const std::string& text,
                        const std::string& blocker) {
-  v1::GuardResponse response;
-  v1::Job& job = *response.mutable_job();
+  v1::Job job;
   job.set_id(3);
   job.set_state(state);
   job.set_reason(reason);
@@ -26,7 +25,7 @@ void GuardScript::Send(v1::JobState state, v1::Reason reason, const std::string&
     job.add_blockers()->set_kind(v1::BLOCKER_KIND_LEVEL);
     job.mutable_blockers(0)->set_text(blocker);
   }
-  writer_.Write(response);
+  write_(std::move(job));
 }
 
 bool GuardScript::AwaitCancelled() const {
@@ -58,12 +57,36 @@ class FakeDaemon::Admission : public v1::AdmissionService::Service {
   explicit Admission(FakeDaemon& daemon) : daemon_(daemon) {}
   grpc::Status Guard(grpc::ServerContext* context, const v1::GuardRequest* request,
                      grpc::ServerWriter<v1::GuardResponse>* writer) override {
-    GuardScript script(*request, *context, *writer);
+    GuardScript script(*request, *context, [writer](v1::Job job) {
+      v1::GuardResponse response;
+      *response.mutable_job() = std::move(job);
+      writer->Write(response);
+    });
     return daemon_.on_guard(script);
+  }
+  grpc::Status ResumeGuard(grpc::ServerContext* context, const v1::ResumeGuardRequest* request,
+                           grpc::ServerWriter<v1::ResumeGuardResponse>* writer) override {
+    {
+      const std::lock_guard lock(daemon_.mutex_);
+      ++daemon_.resumes;
+    }
+    if (!daemon_.on_resume || request->id() != 3) {
+      return Failure(grpc::StatusCode::NOT_FOUND,
+                     "there is no job " + std::to_string(request->id()), "JOB_NOT_FOUND");
+    }
+    v1::GuardRequest asked;
+    asked.set_pid(request->pid());
+    GuardScript script(asked, *context, [writer](v1::Job job) {
+      v1::ResumeGuardResponse response;
+      *response.mutable_job() = std::move(job);
+      writer->Write(response);
+    });
+    return daemon_.on_resume(script);
   }
   grpc::Status ReportExit(grpc::ServerContext*, const v1::ReportExitRequest* request,
                           v1::ReportExitResponse*) override {
     const std::lock_guard lock(daemon_.mutex_);
+    if (!daemon_.report_answer.ok()) return daemon_.report_answer;
     daemon_.report_ = *request;
     daemon_.changed_.notify_all();
     return grpc::Status::OK;
@@ -131,6 +154,11 @@ FakeDaemon::FakeDaemon() {
   services_.push_back(std::make_unique<Admin>(*this));
   services_.push_back(std::make_unique<Admission>(*this));
   services_.push_back(std::make_unique<JobCalls>(*this));
+  Start();
+}
+
+void FakeDaemon::Start() {
+  server_.reset();  // it takes its socket with it
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + home_ + "/stageloadd.sock", grpc::InsecureServerCredentials());
   for (const auto& service : services_) builder.RegisterService(service.get());

@@ -20,12 +20,12 @@
 
 namespace stageload::ctl {
 
-// The daemon's side of one guard.
+// The daemon's side of one guard, new or of an earlier daemon.
 class GuardScript {
  public:
   GuardScript(const v1::GuardRequest& asked, grpc::ServerContext& context,
-              grpc::ServerWriter<v1::GuardResponse>& writer)
-      : request(asked), context_(context), writer_(writer) {}
+              std::function<void(v1::Job)> write)
+      : request(asked), context_(context), write_(std::move(write)) {}
 
   void Send(v1::JobState state, v1::Reason reason = v1::REASON_UNSPECIFIED,
             const std::string& text = "", const std::string& blocker = "");
@@ -36,7 +36,7 @@ class GuardScript {
 
  private:
   grpc::ServerContext& context_;
-  grpc::ServerWriter<v1::GuardResponse>& writer_;
+  std::function<void(v1::Job)> write_;
 };
 
 class FakeDaemon {
@@ -47,14 +47,19 @@ class FakeDaemon {
   ~FakeDaemon();
 
   const std::string& home() const { return home_; }
-  void Stop();  // as if it were killed
+  void Stop();   // as if it were killed
+  void Start();  // the next one, at the same place, with the same answers unless they are set anew
 
   OnGuard on_guard;
+  // Its request has the job's pid only. Without one the job is not known.
+  OnGuard on_resume;
+  grpc::Status report_answer;  // an error is one that did not hear of the exit
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> on_submit;
   std::vector<v1::Job> jobs;  // what GetJob, ListJobs and WaitJob answer with
   std::vector<v1::ReadLogsResponse> log;
   int api_level = 1;
 
+  int resumes = 0;  // how often a job of an earlier daemon was asked for
   // The exit that the guard reported; nothing after 20 s.
   std::optional<v1::ReportExitRequest> AwaitReport();
 

@@ -284,6 +284,166 @@ TEST_F(GuardTest, KeepsTheCommandWhenTheDaemonDies) {
   EXPECT_EQ(guard.Wait(), 6);
 }
 
+// ---- The daemon goes away ----
+
+class GuardOverTwoDaemonsTest : public GuardTest {
+ protected:
+  // Says that the job is in this state, and is killed.
+  void DiesAfter(v1::JobState state) {
+    daemon_.on_guard = [state](GuardScript& script) {
+      script.Send(state, v1::REASON_UNSPECIFIED, "", "level 20 %, needs 40 %");
+      (void)script.AwaitCancelled();
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "going");
+    };
+  }
+  std::vector<std::string> Waits(const std::string& file) const {
+    return {"guard", "sh", "-c", "echo ready; while [ ! -e \"$0\" ]; do sleep 0.01; done; exit 6",
+            file};
+  }
+};
+
+TEST_F(GuardOverTwoDaemonsTest, TheNextOneHearsOfTheEnd) {
+  DiesAfter(v1::JOB_STATE_RUNNING);
+  std::int32_t pid = 0;
+  const std::string go = Path("go");
+  daemon_.on_resume = [&](GuardScript& script) {
+    pid = script.request.pid();
+    script.Send(v1::JOB_STATE_RUNNING);
+    std::ofstream(go) << "x";
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_FAILED);
+    return grpc::Status::OK;
+  };
+  Program guard(daemon_.home(), Waits(go));
+  ASSERT_TRUE(guard.AwaitOut("ready")) << guard.Err();
+  daemon_.Stop();
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 6);
+  EXPECT_EQ(daemon_.AwaitReport()->exit_code(), 6);
+  EXPECT_GT(pid, 0);
+  EXPECT_EQ(guard.Err(),
+            "stageload: the daemon went away; the command runs on, and the next daemon is asked to "
+            "watch it\n");
+}
+
+TEST_F(GuardOverTwoDaemonsTest, StoppedByTheNextOneExitsThree) {
+  DiesAfter(v1::JOB_STATE_RUNNING);
+  daemon_.on_resume = [&](GuardScript& script) {
+    script.Send(v1::JOB_STATE_STOPPING, v1::REASON_SWAP_BUDGET, "charge 9 GiB, budget 8 GiB");
+    kill(-script.request.pid(), SIGTERM);
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_SWAP_BUDGET, "charge 9 GiB, budget 8 GiB");
+    return grpc::Status::OK;
+  };
+  Program guard(daemon_.home(), Waits(Path("never")));
+  ASSERT_TRUE(guard.AwaitOut("ready")) << guard.Err();
+  daemon_.Stop();
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 3);
+  EXPECT_THAT(guard.Err(), HasSubstr("stopped: SWAP_BUDGET: charge 9 GiB, budget 8 GiB"));
+}
+
+// It was stopped before the guard found its way back, and its end is on record by then.
+TEST_F(GuardOverTwoDaemonsTest, AStopThatWasOverBeforeItCameBackIsToldAllTheSame) {
+  DiesAfter(v1::JOB_STATE_RUNNING);
+  daemon_.report_answer =
+      Failure(grpc::StatusCode::FAILED_PRECONDITION, "job 3 has ended", "JOB_ENDED");
+  daemon_.on_resume = [](GuardScript& script) {
+    script.Send(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_LOW_MEMORY, "level 4 %");
+    return grpc::Status::OK;
+  };
+  pid_t command = 0;
+  Program guard(daemon_.home(), {"guard", "sh", "-c", "echo $$; exec sleep 1000"});
+  ASSERT_TRUE(guard.AwaitOut("\n")) << guard.Err();
+  command = std::stoi(guard.Out());
+  daemon_.Stop();
+  kill(command, SIGTERM);
+  ASSERT_TRUE(Eventually([&] { return kill(command, 0) != 0; }));
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 3);
+  EXPECT_THAT(guard.Err(), HasSubstr("stopped: LOW_MEMORY: level 4 %"));
+}
+
+TEST_F(GuardOverTwoDaemonsTest, OneThatDoesNotKnowTheJobLeavesTheCommandToItself) {
+  DiesAfter(v1::JOB_STATE_RUNNING);
+  const std::string go = Path("go");
+  Program guard(daemon_.home(), Waits(go));
+  ASSERT_TRUE(guard.AwaitOut("ready")) << guard.Err();
+  daemon_.Stop();
+  daemon_.Start();
+  ASSERT_TRUE(guard.AwaitErr("there is no job 3; the command runs on")) << guard.Err();
+  std::ofstream(go) << "x";
+  EXPECT_EQ(guard.Wait(), 6);
+}
+
+TEST_F(GuardOverTwoDaemonsTest, OneThatWaitsGoesOnWithItsPlaceAndRunsOnce) {
+  DiesAfter(v1::JOB_STATE_PENDING);
+  daemon_.on_resume = [&](GuardScript& script) {
+    script.Send(v1::JOB_STATE_RUNNING);
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_FAILED);
+    return grpc::Status::OK;
+  };
+  Program guard(daemon_.home(), {"guard", "sh", "-c", "echo ran; exit 6"});
+  ASSERT_TRUE(guard.AwaitErr("waits: LEVEL")) << guard.Err();
+  daemon_.Stop();
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 6);
+  EXPECT_EQ(guard.Out(), "ran\n");
+  EXPECT_THAT(guard.Err(), HasSubstr("the daemon went away; the next one is asked for room"));
+}
+
+// An older daemon, or one that lost its store.
+TEST_F(GuardOverTwoDaemonsTest, OneThatWaitsAsksAnewWhereItIsNotKnownForWhatIsLeftOfItsTimeout) {
+  DiesAfter(v1::JOB_STATE_PENDING);
+  Program guard(daemon_.home(), {"guard", "--start-timeout", "1h", "sh", "-c", "echo ran"});
+  ASSERT_TRUE(guard.AwaitErr("waits: LEVEL")) << guard.Err();
+  daemon_.Stop();
+  v1::GuardRequest request;
+  daemon_.on_guard = [&](GuardScript& script) {
+    request = script.request;
+    script.Send(v1::JOB_STATE_RUNNING);
+    EXPECT_TRUE(daemon_.AwaitReport());
+    script.Send(v1::JOB_STATE_COMPLETED);
+    return grpc::Status::OK;
+  };
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 0);
+  EXPECT_EQ(guard.Out(), "ran\n");
+  EXPECT_EQ(daemon_.resumes, 1);
+  constexpr std::int64_t kHour = 3600LL * 1'000'000'000;
+  EXPECT_LT(request.policy().start_timeout_ns(), kHour);
+  EXPECT_GT(request.policy().start_timeout_ns(), kHour - kHour / 60);
+}
+
+TEST_F(GuardOverTwoDaemonsTest, CancelledAsTheFirstOneDiedItIsNotAskedForAgain) {
+  DiesAfter(v1::JOB_STATE_PENDING);
+  daemon_.on_resume = [](GuardScript& script) {
+    script.Send(v1::JOB_STATE_CANCELLED, v1::REASON_CANCELLED, "a user asked");
+    return grpc::Status::OK;
+  };
+  const std::string mark = Path("ran");
+  Program guard(daemon_.home(), {"guard", "touch", mark});
+  ASSERT_TRUE(guard.AwaitErr("waits: LEVEL")) << guard.Err();
+  daemon_.Stop();
+  daemon_.Start();
+  EXPECT_EQ(guard.Wait(), 1);
+  EXPECT_THAT(guard.Err(), HasSubstr("job 3 cancelled: a user asked"));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
+TEST_F(GuardOverTwoDaemonsTest, OneThatWaitsAndIsInterruptedBetweenThemExitsAtOnce) {
+  DiesAfter(v1::JOB_STATE_PENDING);
+  const std::string mark = Path("ran");
+  Program guard(daemon_.home(), {"guard", "touch", mark});
+  ASSERT_TRUE(guard.AwaitErr("waits: LEVEL")) << guard.Err();
+  daemon_.Stop();
+  ASSERT_TRUE(guard.AwaitErr("the daemon went away")) << guard.Err();
+  guard.Signal(SIGINT);
+  EXPECT_EQ(guard.Wait(), 130);
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
 TEST_F(GuardTest, RefusesAMissingCommandBeforeItAsksForRoom) {
   bool asked = false;
   daemon_.on_guard = [&](GuardScript&) {
