@@ -126,6 +126,11 @@ class Life {
     engine_->Guard({"guarded", "guarded", policy, {}, pid}, [&](auto job) { answer.Set(job); });
     return answer.Get();
   }
+  absl::StatusOr<JobView> ResumeGuard(core::JobId id, pid_t pid) {
+    Promised<absl::StatusOr<JobView>> answer;
+    engine_->ResumeGuard(id, pid, [&](auto job) { answer.Set(std::move(job)); });
+    return answer.Get();
+  }
   absl::StatusOr<JobView> ReportExit(core::JobId id, core::Outcome outcome) {
     Promised<absl::StatusOr<JobView>> answer;
     engine_->ReportExit(id, outcome, [&](auto job) { answer.Set(job); });

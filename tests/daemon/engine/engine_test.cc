@@ -281,6 +281,91 @@ TEST_F(EngineTest, WaitingGuardIsTakenBackWhenItsCallerOrItsCommandGoes) {
   waitpid(pid, nullptr, 0);
 }
 
+TEST_F(EngineTest, GuardThatIsAskedForAgainIsTheSameJobUntilItsLastCallerGoes) {
+  host_.SetLevel(20);
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"sleep", "600"});
+  const auto job = life.Guard(pid);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const JobId id = job->record.id;
+  const auto again = life.Guard(pid);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->record.id, id);
+  life.engine().WithdrawGuard(id);
+  EXPECT_EQ(life.Get(id)->record.state, JobState::kPending);
+  life.engine().WithdrawGuard(id);
+  EXPECT_EQ(life.WaitForEnd(id)->record.reason, core::Reason::kClientGone);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(EngineTest, WaitingGuardKeepsItsPlaceUnderTheNextDaemonAndRunsThere) {
+  host_.SetLevel(20);
+  const pid_t pid = Spawn({"sleep", "600"});
+  JobId id{};
+  {
+    Life life(folder_, host_);
+    id = life.Guard(pid)->record.id;
+  }
+  Life life(folder_, host_);
+  EXPECT_EQ(life.Get(id)->record.state, JobState::kPending);
+  ASSERT_TRUE(life.ResumeGuard(id, pid).ok());
+  host_.SetLevel(90);
+  EXPECT_EQ(life.WaitFor(id, JobState::kRunning)->record.state, JobState::kRunning);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  ASSERT_TRUE(life.ReportExit(id, {{}, SIGKILL, {}}).ok());
+  EXPECT_EQ(life.WaitForEnd(id)->record.state, JobState::kFailed);
+}
+
+TEST_F(EngineTest, WaitingGuardThatDoesNotComeBackIsTakenBack) {
+  host_.SetLevel(20);
+  const pid_t pid = Spawn({"sleep", "600"});
+  JobId id{};
+  {
+    Life life(folder_, host_);
+    id = life.Guard(pid)->record.id;
+  }
+  Life life(folder_, host_);
+  EXPECT_EQ(life.WaitForEnd(id)->record.reason, core::Reason::kClientGone);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(EngineTest, HowAGuardedCommandEndedBetweenTwoDaemonsIsTakenFromItsGuard) {
+  const pid_t pid = Spawn({"sleep", "600"});
+  JobId id{};
+  {
+    Life life(folder_, host_);
+    id = life.Guard(pid)->record.id;
+    ASSERT_TRUE(life.WaitFor(id, JobState::kRunning).ok());
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  Life life(folder_, host_);
+  EXPECT_EQ(life.Get(id)->record.state, JobState::kRunning);
+  ASSERT_TRUE(life.ResumeGuard(id, pid).ok());
+  ASSERT_TRUE(life.ReportExit(id, {7, {}, {}}).ok());
+  EXPECT_EQ(life.Get(id)->record.state, JobState::kFailed);
+  EXPECT_EQ(life.Get(id)->record.outcome.exit_code, 7);
+  // Asked for again it is told its end.
+  EXPECT_EQ(life.ResumeGuard(id, pid)->record.state, JobState::kFailed);
+}
+
+TEST_F(EngineTest, GuardThatIsNotTheJobsMayNotGoOnWithIt) {
+  Life life(folder_, host_);
+  const pid_t pid = Spawn({"sleep", "600"});
+  const JobId id = life.Guard(pid)->record.id;
+  const JobId job = life.Submit({"sleep", "600"})->record.id;
+  EXPECT_TRUE(absl::IsInvalidArgument(life.ResumeGuard(id, getpid()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(life.ResumeGuard(job, pid).status()));
+  EXPECT_TRUE(absl::IsNotFound(life.ResumeGuard(JobId{4711}, pid).status()));
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  ASSERT_TRUE(life.Cancel(job).ok());
+  ASSERT_TRUE(life.WaitForEnd(job).ok());
+}
+
 TEST_F(EngineTest, GuardOfNoProcessIsRefused) {
   Life life(folder_, host_);
   const pid_t pid = Spawn({"true"});
