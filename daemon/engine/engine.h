@@ -158,8 +158,8 @@ class Engine {
   // Queues a guarded command whose right to be named the caller has checked. It is withdrawn
   // with WithdrawGuard while it waits. Asked again for the same process it is the same job.
   void Guard(GuardRequest request, OnJob done);
-  // The guard of a daemon that has gone goes on with this one, which has found `pid` again or its end
-  // in the store. InvalidArgument when the job does not guard `pid`.
+  // The guard of a daemon that has gone goes on with this one, which has found `pid` again or its
+  // end in the store. InvalidArgument when the job does not guard `pid`.
   void ResumeGuard(core::JobId id, std::int32_t pid, OnJob done);
   // The caller went away: takes the request back if it is still pending, else does nothing.
   void WithdrawGuard(core::JobId id);
