@@ -37,7 +37,9 @@ struct CallEnded {
 struct DaemonFound {
   Connection connection;
 };
-using GuardEvent = std::variant<ChildChanged, Signalled, Answered, CallEnded, DaemonFound>;
+struct Interrupted {};  // Ctrl-C, while the command has the terminal
+using GuardEvent =
+    std::variant<ChildChanged, Signalled, Answered, CallEnded, DaemonFound, Interrupted>;
 
 class EventQueue {
  public:

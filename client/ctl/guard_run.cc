@@ -255,11 +255,18 @@ std::optional<int> GuardRun::TellNoRoom() {
 // ---- Running ----
 
 void GuardRun::LetGo() {
-  if (terminal_.Interactive() && terminal_.Ours()) terminal_.Give(child_.pid());
+  if (terminal_.Interactive() && terminal_.Ours()) GiveTerminal();
   start_errno_ = child_.LetGo();
   if (start_errno_ != 0) {
     Note(absl::StrCat("cannot run ", request_.arguments(0), ": ", std::strerror(start_errno_)));
   }
+}
+
+void GuardRun::GiveTerminal() {
+  terminal_.Give(child_.pid());
+  if (!terminal_.given() || interrupts_) return;
+  interrupts_ =
+      std::make_unique<InterruptWatch>(child_.pid(), [this] { events_.Push(Interrupted{}); });
 }
 
 void GuardRun::AwaitCommand() {
@@ -272,7 +279,9 @@ void GuardRun::AwaitCommand() {
     if (auto* found = std::get_if<DaemonFound>(&*event)) OnFound(std::move(found->connection));
     if (const auto* signalled = std::get_if<Signalled>(&*event)) OnSignal(signalled->number);
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) OnChild(changed->wait_status);
+    if (std::holds_alternative<Interrupted>(*event)) OnInterrupted();
   }
+  interrupts_.reset();
   if (WIFSIGNALED(*child_status_)) {
     terminal_.TakeBackWithModes();
   } else {
@@ -333,14 +342,14 @@ void GuardRun::OnChildStopped(int signal) {
   if (!StopsUs(signal)) return;  // SIGSTOP is between the command and who sent it
   if (signal != SIGTSTP && !terminal_.given() && terminal_.Ours()) {
     // It only needs the terminal, which we kept for a pager that seems to need it less.
-    terminal_.Give(child_.pid());
+    GiveTerminal();
     (void)kill(-child_.pid(), SIGCONT);
     return;
   }
   const bool had_terminal = terminal_.given();
   terminal_.TakeBack();
   StopOurGroup();
-  if (had_terminal && terminal_.Ours()) terminal_.Give(child_.pid());
+  if (had_terminal && terminal_.Ours()) GiveTerminal();
   (void)kill(-child_.pid(), SIGCONT);
 }
 
@@ -352,9 +361,20 @@ void GuardRun::OnSignal(int number) {
     return;
   }
   if (interrupted_ == 0) {
+    interrupts_.reset();  // nothing of its group may be left, and so nothing of ours
     interrupted_ = number;
     next_signal_ = number;
   }
+  Escalate();
+}
+
+// The terminal has sent SIGINT to the command's group and not to us. A command that ignores it goes
+// on to what follows at once.
+void GuardRun::OnInterrupted() {
+  if (interrupted_ != 0 || child_status_ || !IgnoresInterrupt(child_.pid())) return;
+  interrupts_.reset();
+  interrupted_ = SIGINT;
+  next_signal_ = SIGTERM;
   Escalate();
 }
 

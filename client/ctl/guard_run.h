@@ -17,6 +17,7 @@
 #include "client/ctl/event_queue.h"
 #include "client/ctl/guard_call.h"
 #include "client/ctl/held_child.h"
+#include "client/ctl/interrupt_watch.h"
 #include "client/ctl/next_daemon.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/terminal.h"
@@ -57,6 +58,8 @@ class GuardRun {
   void OnChild(int wait_status);
   void OnChildStopped(int signal);
   void OnSignal(int number);
+  void OnInterrupted();
+  void GiveTerminal();
   void Escalate();
   bool CommandEnded() const;
   absl::Duration NextTimeout() const;
@@ -69,6 +72,7 @@ class GuardRun {
   EventQueue events_;
   Progress progress_;
   Terminal terminal_;
+  std::unique_ptr<InterruptWatch> interrupts_;  // while the command has it
 
   ConnectOptions connect_;
   Connection connection_;             // to the daemon that answered last
