@@ -31,6 +31,12 @@ constexpr absl::Duration kVerdictTimeout = absl::Seconds(2);
 constexpr absl::Duration kVerdictAtMost = absl::Seconds(30);
 // How often a group is looked at whose leader has ended; nobody tells us of its other members.
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
+// After SIGKILL, for the last of a group to go: nobody may reap its orphans, as in a container
+// whose first process does not.
+constexpr absl::Duration kGoneWithin = absl::Seconds(2);
+// How the command ended is told after so long, also while others of its group are still there: the
+// daemon waits for it no longer than 2 s.
+constexpr absl::Duration kReportAfter = absl::Seconds(1);
 
 absl::Duration GraceOf(const v1::Policy& policy) {
   return policy.has_grace_ns() ? absl::Nanoseconds(policy.grace_ns()) : kDefaultGrace;
@@ -273,6 +279,8 @@ void GuardRun::AwaitCommand() {
   while (!CommandEnded()) {
     std::optional<GuardEvent> event = events_.Pop(NextTimeout());
     if (absl::Now() >= escalate_at_) Escalate();
+    const bool due = child_status_ && absl::Now() > child_ended_ + kReportAfter;
+    if (due && !reported_ && !next_) Report();
     if (!event || IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
     if (const auto* ended = std::get_if<CallEnded>(&*event)) OnCallEnded(ended->status);
@@ -293,7 +301,7 @@ void GuardRun::AwaitCommand() {
 // itself counts, as in a shell.
 bool GuardRun::CommandEnded() const {
   if (!child_status_) return false;
-  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0;
+  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0 || absl::Now() > killed_ + kGoneWithin;
 }
 
 absl::Duration GuardRun::NextTimeout() const {
@@ -383,6 +391,7 @@ void GuardRun::Escalate() {
   (void)kill(-child_.pid(), next_signal_);
   (void)kill(-child_.pid(), SIGCONT);  // or a stopped one would not see it
   if (next_signal_ == SIGKILL) {
+    killed_ = std::min(killed_, absl::Now());
     escalate_at_ = absl::Now() + kGroupPoll;  // until it is gone
     return;
   }
@@ -411,7 +420,8 @@ void GuardRun::Report() {
 absl::Time GuardRun::VerdictBy() const {
   absl::Time by = child_ended_ + kVerdictTimeout;
   if (told_stop_) by += GraceOf(request_.policy());
-  if (lost_) {
+  // Who was told to end does not wait for a daemon that may never come.
+  if (lost_ && interrupted_ == 0) {
     // The next daemon may be about to come, or have come just now.
     by = std::max(*lost_ + kReconnectWithin, child_ended_ + 2 * NextDaemon::kSlowPause);
     if (!next_) by = std::max(by, child_ended_) + kVerdictTimeout;
@@ -420,7 +430,7 @@ absl::Time GuardRun::VerdictBy() const {
 }
 
 void GuardRun::AwaitVerdict() {
-  if (!next_) Report();
+  if (!next_ && !reported_) Report();
   while (!IsEnd(job_.state()) && (call_ || next_)) {
     const absl::Duration left = VerdictBy() - absl::Now();
     if (left <= absl::ZeroDuration()) return;

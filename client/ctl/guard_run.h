@@ -93,6 +93,7 @@ class GuardRun {
   int interrupted_ = 0;  // the first signal that asked us to end
   int next_signal_ = 0;  // for the command's group, at `escalate_at_`
   absl::Time escalate_at_ = absl::InfiniteFuture();
+  absl::Time killed_ = absl::InfiniteFuture();
 };
 
 }  // namespace stageload::ctl

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +139,19 @@ TEST_F(GuardTerminal, CtrlCOnACommandThatIgnoresItKillsItAfterTheGraceTime) {
   EXPECT_TRUE(Reaches(1, "FAILED"));
   EXPECT_EQ(Show(1).value("signal", 0), SIGKILL) << Show(1).dump(2);
   EXPECT_TRUE(OnlyTheDaemonRuns());
+}
+
+// As in a container whose first process waits for nobody.
+TEST_F(GuardTerminal, AnOrphanThatNobodyReapsDoesNotHoldItUp) {
+  StartDaemon();
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);  // orphans become ours
+  AtTerminal guard(Guarding(absl::StrCat("trap '' INT TERM; sleep 600 & ", UntilGo(7))),
+                   Environment());
+  ASSERT_TRUE(guard.Shows("ready"));
+  guard.Type(kCtrlC);
+  EXPECT_EQ(guard.Wait(), 128 + SIGINT);
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+  EXPECT_TRUE(Reaches(1, "FAILED"));
 }
 
 // A prompt, or a training that saves first: what Ctrl-C means is theirs to say.
