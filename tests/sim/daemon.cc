@@ -87,6 +87,7 @@ void Daemon::CrashNow() {
   ended_here_.clear();
   known_.clear();
   guarded_.clear();
+  resuming_.clear();
   effects_.clear();
   held_back_.clear();
   learned_.clear();
@@ -170,12 +171,23 @@ void Daemon::CommitAndCarryOut() {
   if (crashed_) return;
   if (!Commit(effects).ok()) return CarryOutUnsaved(effects);
   Pass(Point::kAfterCommit);
+  AnswerResuming();
   std::vector<core::Effect> all = std::exchange(held_back_, {});
   all.insert(all.end(), effects.begin(), effects.end());
   for (const core::Effect& effect : all) {
     if (crashed_) return;
     CarryOut(effect);
     Pass(Point::kAmongEffects);
+  }
+}
+
+void Daemon::AnswerResuming() {
+  if (crashed_) return;
+  for (const JobId id : std::exchange(resuming_, {})) {
+    const JobRecord* record = core_->Find(id);
+    if (record != nullptr && core::IsActive(record->state)) {
+      parts_.users->GuardMayStart(RequestOf(id));
+    }
   }
 }
 
@@ -372,10 +384,8 @@ void Daemon::ResumeGuard(int request) {
   ++guarded.callers;
   guarded.resume_by.reset();
   ++(*parts_.counters)[Count::kGuardResumes];
-  // Else it hears of its start once that is on disk.
-  if (core::IsActive(record->state) && unsaved_.count(*id) == 0) {
-    parts_.users->GuardMayStart(request);
-  }
+  // What is not on disk yet it hears once it is.
+  resuming_.insert(*id);
 }
 
 void Daemon::ReportExit(int request, const core::Outcome& outcome) {

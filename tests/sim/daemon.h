@@ -114,6 +114,7 @@ class Daemon {
   void Take(core::Effect effect);
   void CommitAndCarryOut();
   absl::Status Commit(const std::vector<core::Effect>& effects);
+  void AnswerResuming();
   void CarryOutUnsaved(const std::vector<core::Effect>& effects);
   void CarryOut(const core::Effect& effect);
   void Guards();
@@ -161,6 +162,7 @@ class Daemon {
   std::set<core::JobId> ended_here_;       // and all that hangs on it was carried out
   std::set<core::ProcessIdentity> known_;  // members that left their session
   std::map<core::JobId, Guarded> guarded_;
+  std::set<core::JobId> resuming_;  // guards that wait to be told how their job stands
   std::vector<core::Effect> effects_;
   std::vector<core::Effect> held_back_;
   std::vector<store::ProfileRow> learned_;
