@@ -56,5 +56,30 @@ TEST_F(RealSwap, AGuardedCommandIsStoppedWithin2SecondsOfCrossingItsBudget) {
             << "The guard said: " << result.err;
 }
 
+TEST_F(RealSwap, AGuardWhoseDaemonWasKilledExitsWith3WhenTheNextOneStopsItForItsBudget) {
+  const absl::StatusOr<SwapArea> area = SwapArea::Create(GiB(1), MiB(200));
+  if (!area.ok()) GTEST_SKIP() << "no swap can be made here: " << area.status().message();
+  StartDaemon();  // outside of the cgroup
+  ChildProcess guard({.argv = {"/bin/sh", "-c", "echo $$ > \"$0\" && exec \"$@\"",
+                               area->processes_file(), kCtlProgram, "guard", "--wait-free", "0",
+                               "--swap-budget", "64M", "--", "/bin/sh", "-c",
+                               absl::StrCat("echo started; while [ ! -e ", PathOf("go"),
+                                            " ]; do sleep 0.02; done; exec ", kLoadProgram,
+                                            " --hold 600M --for 60s")},
+                      .environment = Environment({"STAGELOAD_NO_AUTOSTART=1"}),
+                      .directory = folder(),
+                      .input = "",
+                      .output = PathOf("output/guard")});
+  ASSERT_TRUE(guard.Prints("started\n")) << guard.Err();
+  KillDaemon();
+  StartDaemon();
+  Touch(PathOf("go"));
+  const Result result = guard.Wait();
+  EXPECT_EQ(result.exit_code, 3) << result;
+  EXPECT_THAT(result.err, HasSubstr("SWAP_BUDGET"));
+  EXPECT_THAT(result.err, HasSubstr("64 MiB"));
+  EXPECT_EQ(StateOf(1), "OUT_OF_MEMORY");
+}
+
 }  // namespace
 }  // namespace stageload::e2e
