@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "tests/daemon/engine/engine_fixture.h"
 
@@ -119,6 +121,33 @@ TEST_F(ControlTest, RetryRunsTheSameCommandAsANewJob) {
   EXPECT_EQ(again->record.retry_of, id);
   EXPECT_EQ(life.WaitForEnd(JobId{2})->record.outcome.exit_code, 9);
   EXPECT_EQ(life.Get(id)->record.state, JobState::kFailed);  // history stays
+}
+
+TEST_F(ControlTest, WhatEndedLongerAgoThanHistoryIsKeptIsForgottenWithItsFolder) {
+  {
+    const auto store = store::Store::Open(folder_ + "/stageload.db");
+    ASSERT_TRUE(store.ok()) << store.status();
+    store::Batch batch;
+    for (const int days : {31, 29}) {
+      core::JobRecord record;
+      record.id = JobId{static_cast<std::int64_t>(batch.added.size()) + 1};
+      record.name = "train";
+      record.state = JobState::kFailed;
+      record.submit_time = absl::Now() - absl::Hours(24 * 60);
+      record.end_time = absl::Now() - absl::Hours(24 * days);
+      batch.added.push_back({record, std::nullopt});
+      std::filesystem::create_directories(absl::StrCat(folder_, "/jobs/", core::Value(record.id)));
+    }
+    ASSERT_TRUE((*store)->Commit(batch).ok());
+  }
+  Life life(folder_, host_);
+  for (int tries = 0; tries < 500 && life.Get(JobId{1}).ok(); ++tries) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_EQ(ReasonOf(life.Get(JobId{1}).status()), kJobNotFound);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/jobs/1"));
+  EXPECT_TRUE(life.Get(JobId{2}).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/jobs/2"));
 }
 
 TEST_F(ControlTest, RetryAfterOutOfMemoryDeclaresItsTruePeakAndATenthMore) {
