@@ -28,7 +28,8 @@ InterruptWatch::InterruptWatch(pid_t group, std::function<void()> on_interrupt)
   read_.Reset(ends[0]);
   write_.Reset(ends[1]);
   for (const int end : ends) (void)fcntl(end, F_SETFD, FD_CLOEXEC);
-  thread_ = std::thread([this] { Watch(); });
+  // Now: once the command runs, Ctrl-C may come at any time.
+  if (Start()) thread_ = std::thread([this] { Watch(); });
 }
 
 InterruptWatch::~InterruptWatch() {
@@ -41,7 +42,7 @@ InterruptWatch::~InterruptWatch() {
 }
 
 void InterruptWatch::Watch() {
-  while (Start()) {
+  do {
     siginfo_t info{};
     // Left a zombie until pid_ is taken back, so that the pid is its own when it is killed.
     while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) != 0 &&
@@ -55,7 +56,7 @@ void InterruptWatch::Watch() {
     }
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGINT) return;
     on_interrupt_();
-  }
+  } while (Start());
 }
 
 // False when it cannot be, as once the group is gone.
