@@ -147,17 +147,18 @@ class SimMistake : public Sim, public testing::WithParamInterface<Mistake> {
   void TearDown() override { core::switched_on = Fault::kNone; }
 };
 
+// Another invariant may break first in a seed, by what follows from the mistake; the one that names
+// it must break too.
 TEST_P(SimMistake, IsFound) {
   constexpr std::uint64_t kAtMost = 1500;
   core::switched_on = GetParam().fault;
   for (std::uint64_t seed = 1; seed <= kAtMost; ++seed) {
     const RunResult result = Simulate(OptionsOf(seed));
-    if (!result.violation) continue;
-    EXPECT_STREQ(Name(result.violation->rule), Name(GetParam().found_by)) << Again(OptionsOf(seed));
+    if (!result.violation || result.violation->rule != GetParam().found_by) continue;
     RecordProperty("seed", std::to_string(seed));
     return;
   }
-  FAIL() << "not found in " << kAtMost << " seeds";
+  FAIL() << Name(GetParam().found_by) << " is not broken in " << kAtMost << " seeds";
 }
 
 INSTANTIATE_TEST_SUITE_P(
