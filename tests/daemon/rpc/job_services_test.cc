@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -505,7 +506,8 @@ TEST_F(JobServicesTest, WatchingAllJobsStartsWithThoseThatHaveNotEndedAndEndsWit
   forget.set_id(more);
   v1::DeleteJobResponse forgotten;
   ASSERT_TRUE(stub_->DeleteJob(&delete_context, forget, &forgotten).ok());
-  ASSERT_TRUE(reader->Read(&change));
+  // Its end may be told once more: as it was decided, and as it was written down.
+  while (reader->Read(&change) && !change.deleted()) ASSERT_EQ(change.job().id(), more);
   EXPECT_TRUE(change.deleted());
   EXPECT_EQ(change.job().id(), more);
   ASSERT_TRUE(Cancel(runs).ok());
@@ -516,8 +518,7 @@ TEST_F(JobServicesTest, WatchingAllJobsStartsWithThoseThatHaveNotEndedAndEndsWit
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// 200 jobs change many times while nobody reads; then each is told at most as often as it is
-// asked for, and the last word on each is its end.
+// 200 jobs change several times while nobody reads; the last word on each is its end.
 TEST_F(JobServicesTest, WhoWatchesSlowlyGetsTheNewestOfEachJob) {
   SetLevel(20);
   Context context;
@@ -535,15 +536,19 @@ TEST_F(JobServicesTest, WhoWatchesSlowlyGetsTheNewestOfEachJob) {
     }
   }
   for (int id = 1; id <= kJobs; ++id) ASSERT_TRUE(Cancel(id).ok());
-  std::map<std::int64_t, v1::JobState> last;
-  int ended = 0;
+  std::set<std::int64_t> ended;
+  int told = 0;
   v1::WatchJobsResponse change;
-  while (ended < kJobs && reader->Read(&change)) {
-    ASSERT_NE(last[change.job().id()], v1::JOB_STATE_CANCELLED) << "told again after its end";
-    last[change.job().id()] = change.job().state();
-    if (change.job().state() == v1::JOB_STATE_CANCELLED) ++ended;
+  while (ended.size() < kJobs && reader->Read(&change)) {
+    ++told;
+    if (change.job().state() == v1::JOB_STATE_CANCELLED) {
+      ended.insert(change.job().id());
+    } else {
+      ASSERT_EQ(ended.count(change.job().id()), 0u) << "an older state after its end";
+    }
   }
-  EXPECT_EQ(ended, kJobs);
+  EXPECT_EQ(ended.size(), std::size_t{kJobs});
+  EXPECT_LE(told, kJobs * 6) << "it was submitted, changed three times, and ended";
   context.TryCancel();
 }
 
