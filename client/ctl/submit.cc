@@ -62,9 +62,8 @@ v1::SubmitJobRequest Element(v1::SubmitJobRequest request, int index, int count)
   if (name.empty()) {
     const std::string& path = request.arguments(0);
     name = path.substr(path.rfind('/') + 1);
-  } else if (request.terms().profile().empty()) {
-    request.mutable_terms()->set_profile(name);
   }
+  if (request.terms().profile().empty()) request.mutable_terms()->set_profile(name);
   request.set_name(absl::StrCat(name, "[", index, "]"));
   request.add_variables(absl::StrCat("STAGELOAD_ARRAY_INDEX=", index));
   request.add_variables(absl::StrCat("STAGELOAD_ARRAY_SIZE=", count));

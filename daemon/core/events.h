@@ -90,6 +90,8 @@ struct Exited {
   int remaining = 0;
   // One line for people: what lives on, or why nobody saw the end.
   std::string text = {};
+  // When that was, where it was written down: a daemon may come long after it.
+  std::optional<absl::Time> end_time = std::nullopt;
 };
 // The guard or session is gone: a guard's request is taken back if it still waits; a session ends,
 // with its leases.

@@ -2,6 +2,7 @@
 #include "daemon/core/scheduler.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,8 @@ constexpr Bytes kRecoverFrom = GiB(1);
 // A charge that has moved by this share of its budget is written down, so that a crash of the
 // daemon is no way out of a budget.
 constexpr double kSaveCharge = 1.0 / 16;
+// After a restart a request waits so long at least before it gives up.
+constexpr absl::Duration kFirstLook = absl::Seconds(2);
 // What a request waited for is written down this often, for the next daemon.
 constexpr absl::Duration kSaveWait = absl::Minutes(5);
 
@@ -202,7 +205,9 @@ void Scheduler::On(const Instant& now, const Restored& event, Effects& effects) 
     const absl::Time from =
         std::max(record.submit_time, record.begin_time.value_or(absl::InfinitePast()));
     const absl::Duration waited = std::max(absl::ZeroDuration(), now.wall - from);
-    give_up = now.awake + std::max(absl::ZeroDuration(), *record.policy.start_timeout - waited);
+    // Time without a daemon counts, but there must be one look at the machine before it is over.
+    give_up = now.awake + std::max(std::min(kFirstLook, *record.policy.start_timeout),
+                                   *record.policy.start_timeout - waited);
   }
   AddPending(now, record, give_up, event.ended_parents, effects);
 }
@@ -239,6 +244,7 @@ Scheduler::Client& Scheduler::AddClient(JobRecord record) {
 void Scheduler::RestoreClient(const Instant& now, JobRecord record) {
   if (record.boot_id.empty()) {
     // No process of it was ever seen, so its moments may be those of another boot.
+    record.start_time = now.wall;
     record.started_awake = now.awake;
     if (record.suspended_awake) record.suspended_awake = now.awake;
     record.suspended_for = absl::ZeroDuration();
@@ -269,6 +275,7 @@ void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
   Client* const found = Active(event.id);
   if (found == nullptr) return;
   Client& client = *found;
+  client.found = true;
   client.record.root = event.root;
   client.record.boot_id = event.boot_id;
   effects.emplace_back(Save{client.record});
@@ -428,6 +435,7 @@ void Scheduler::On(const Instant& now, const Exited& event, Effects& effects) {
   Client* const found = Active(event.id);
   if (found == nullptr) return;
   Client& client = *found;
+  client.end_time = event.end_time;
   // Who is being stopped has not ended while a part of it lives on; nor has a tree that lost its
   // shim and still holds its memory.
   const bool seen = event.outcome.exit_code || event.outcome.signal;
@@ -624,6 +632,9 @@ JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) con
   JobRecord record = client.record;
   record.charge = ledger_.Of(record.id).charge;
   record.outcome = outcome;
+  if (client.end_time && record.start_time && *client.end_time >= *record.start_time) {
+    record.end_time = client.end_time;
+  }
   if (client.stop) {
     record.state = StateFor(record.reason);
     // Its swap is given back while it dies; what is kept is what it was stopped with.
@@ -641,7 +652,8 @@ JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) con
     if (record.reason == Reason::kStartFailed) return record;
     record.reason = Reason::kStartFailed;
     record.reason_text =
-        absl::StrCat("the command could not be started (errno ", *outcome.start_errno, ")");
+        absl::StrCat("the command could not be started: ", std::strerror(*outcome.start_errno),
+                     "; its log says more");
     return record;
   }
   record.reason = Reason::kNone;  // of a suspension that is over
@@ -695,7 +707,7 @@ void Scheduler::EndPending(const Instant& now, JobId id, JobState state, Reason 
 }
 
 void Scheduler::Finish(const Instant& now, JobRecord record, Effects& effects) {
-  record.end_time = now.wall;
+  record.end_time = std::min(record.end_time.value_or(now.wall), now.wall);
   std::string text = std::string(Name(record.state));
   if (record.start_time && record.kind != JobKind::kSession) {
     absl::StrAppend(&text, ", ", DescribeOutcome(record.outcome));

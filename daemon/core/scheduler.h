@@ -119,17 +119,19 @@ class Scheduler {
     int processes = 0;
     LowLevel low_level;
     bool restored = false;  // it ran under the daemon before
+    bool found = false;     // its processes were, by this daemon
     bool warned = false;
     bool over_budget_told = false;  // of on_over_budget = warn
     bool would_stop = false;        // said in a dry run
     Bytes saved_charge;             // in its row
     bool stuck = false;             // cannot be signalled, or does not end
     std::optional<Stop> stop;
-    std::optional<Outcome> outcome;  // of a root that ended before the rest of its tree
-    std::string exit_text;           // what Exited said beside it
-    std::set<LeaseId> leases;        // held
-    std::set<LeaseId> wanted;        // waited for
-    std::optional<Bytes> expected;   // see Reservation
+    std::optional<Outcome> outcome;      // of a root that ended before the rest of its tree
+    std::string exit_text;               // what Exited said beside it
+    std::optional<absl::Time> end_time;  // likewise
+    std::set<LeaseId> leases;            // held
+    std::set<LeaseId> wanted;            // waited for
+    std::optional<Bytes> expected;       // see Reservation
   };
   // Leases go in order of their client's priority, then arrival.
   using LeaseRank = std::pair<int, LeaseId>;

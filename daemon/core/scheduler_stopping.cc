@@ -77,6 +77,8 @@ std::optional<absl::Duration> Scheduler::TimeLimitAt(const Client& client) const
       client.would_stop) {
     return std::nullopt;
   }
+  // It may have ended in time while no daemon was there; that is known once it is found.
+  if (client.restored && !client.found) return std::nullopt;
   return *record.started_awake + record.suspended_for + *record.policy.time_limit;
 }
 

@@ -31,6 +31,18 @@ absl::Status Ended(const core::JobRecord& record) {
       kJobEnded);
 }
 
+// What was asked for is done, since a full disk must not keep a user from stopping a job, and is
+// written down as soon as that can be.
+absl::Status DoneButNotSaved(const absl::Status& status) {
+  return WithReason(
+      absl::Status(
+          status.code(),
+          absl::StrCat(status.message(),
+                       "; it is done all the same, but not written down yet: if the daemon "
+                       "is killed before that, it is as if it had not been asked for")),
+      ReasonOf(status), FieldOf(status));
+}
+
 }  // namespace
 
 // The row that is newer than the store's: the core's, or one whose write failed; null for others.
@@ -301,13 +313,14 @@ void Engine::Impl::GetSome(const std::vector<JobId>& ids,
 // With the job as it stands once what was decided about it is on disk.
 void Engine::Impl::AnswerWhenSaved(JobId id, OnJob done) {
   after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {
-    status.ok() ? done(View(id)) : done(status);
+    status.ok() ? done(View(id)) : done(DoneButNotSaved(status));
   });
 }
 
 void Engine::Impl::AnswerWhenSaved(OnDone done) {
-  after_commit_.push_back(
-      [done = std::move(done)](const absl::Status& status) mutable { done(status); });
+  after_commit_.push_back([done = std::move(done)](const absl::Status& status) mutable {
+    done(status.ok() ? status : DoneButNotSaved(status));
+  });
 }
 
 // For what needs a job that has not ended.

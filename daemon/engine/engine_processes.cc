@@ -136,7 +136,7 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
     // How it ended may have been written down before the machine went down.
     const absl::StatusOr<jobs::Found> found = parts_.jobs->Inspect(record.id);
     if (!guard && found.ok() && found->state == jobs::Found::State::kEnded) {
-      return Feed(core::Exited{record.id, found->result.outcome, 0});
+      return Feed(core::Exited{record.id, found->result.outcome, 0, "", found->result.end_time});
     }
     return Feed(core::NodeFailed{record.id});
   }
@@ -180,7 +180,7 @@ void Engine::Impl::AdoptJob(const core::JobRecord& record) {
       if (found->shim && !found->left.empty()) {
         return Attach(record.id, *found->shim, ProcessTree::Root::kOrphan);
       }
-      return Feed(core::Exited{record.id, found->result.outcome, 0});
+      return Feed(core::Exited{record.id, found->result.outcome, 0, "", found->result.end_time});
     case jobs::Found::State::kRunning:
       if (found->shim) return Attach(record.id, *found->shim, ProcessTree::Root::kShim);
       // One of the daemon before: it has the lock and has not written itself down yet. It will end,

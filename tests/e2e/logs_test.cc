@@ -228,6 +228,13 @@ TEST_F(LargeLog, S21_AJobThatPrintsTwoGibibytesWithoutANewlineTakesBoundedDiskAn
   ASSERT_TRUE(Eventually([&] { return ReadFile(PathOf("stalled")) == "ready\n"; }));
   stalled.Signal(SIGSTOP);
 
+  // Nobody sees what this one reads; it has begun once it has grown to its size.
+  ASSERT_TRUE(Eventually([&] {
+    const Bytes size = MemoryOf(follow.pid()).now;
+    absl::SleepFor(absl::Milliseconds(200));
+    return size > MiB(8) && MemoryOf(follow.pid()).now == size;
+  }));
+
   const pid_t shim = ShimOf(id);
   const pid_t serving = DaemonPid();
   std::array<Memory, 3> before = {MemoryOf(shim), MemoryOf(serving), MemoryOf(follow.pid())};

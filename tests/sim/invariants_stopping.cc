@@ -316,8 +316,9 @@ void Invariants::CheckTimes(const Own& own) {
     Break(Rule::kStops, absl::StrCat(who, " is not killed ", FormatSpan(time_ - *own.terminated),
                                      " after SIGTERM, its grace is ", FormatSpan(policy.grace)));
   }
+  // After a restart one may have ended in time, until it is found.
   if (own.row.state == JobState::kRunning && policy.time_limit && own.boot == boot_ &&
-      !config_.dry_run && RunningTime(own) > *policy.time_limit + room) {
+      own.attached && !config_.dry_run && RunningTime(own) > *policy.time_limit + room) {
     Break(Rule::kStops, absl::StrCat(who, " has run for ", FormatSpan(RunningTime(own)),
                                      ", its limit is ", FormatSpan(*policy.time_limit)));
   }

@@ -181,6 +181,58 @@ TEST_F(WaitingTest, AJobThatWasBeingStoppedIsNotQueuedAgainByAReboot) {
   EXPECT_EQ(Ended(Step(NodeFailed{JobId{id}}))->state, JobState::kNodeFail);
 }
 
+// A job that ended in time while no daemon was there has not run out of its time.
+TEST_F(WaitingTest, ARestartStopsNothingForItsTimeLimitBeforeItIsKnownWhetherItStillRuns) {
+  Sample();
+  Submit submit;
+  submit.policy.time_limit = absl::Seconds(4);
+  const int id = Submitted(submit);
+  Start(id);
+  const JobRecord ran = Row(id);
+  const absl::Time started = now_.wall;
+  Wait(absl::Seconds(60));
+  Restart(config_, 10);
+  EXPECT_THAT(All<Save>(Step(Restored{ran})), IsEmpty());
+  EXPECT_FALSE(scheduler_->NextDeadline().has_value());
+  Exited exited{JobId{id}, {0, {}, {}}, 0};
+  exited.end_time = started + absl::Seconds(2);
+  const auto end = Ended(Step(exited));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->state, JobState::kCompleted);
+  EXPECT_EQ(end->end_time, started + absl::Seconds(2)) << "not when it was found";
+}
+
+TEST_F(WaitingTest, AfterARestartOneThatStillRunsIsStoppedForItsTimeLimitAsSoonAsItIsFound) {
+  Sample();
+  Submit submit;
+  submit.policy.time_limit = absl::Seconds(4);
+  const int id = Submitted(submit);
+  Start(id);
+  const JobRecord ran = Row(id);
+  Wait(absl::Seconds(60));
+  Restart(config_, 10);
+  Step(Restored{ran});
+  Start(id);
+  EXPECT_EQ(StateOf(id), JobState::kStopping);
+}
+
+TEST_F(WaitingTest, AStartTimeoutThatPassedWithoutADaemonLeavesTimeForOneLook) {
+  Sample();
+  Submit submit;
+  submit.policy.memory = GiB(1);
+  submit.policy.start_timeout = absl::Minutes(1);
+  submit.held = true;
+  const int id = Submitted(submit);
+  JobRecord row = Row(id);
+  row.held = false;
+  Wait(absl::Hours(8));
+  Restart(config_, 10);
+  Step(Restored{row});
+  EXPECT_EQ(StateOf(id), JobState::kPending);
+  Sample();
+  EXPECT_EQ(StateOf(id), JobState::kRunning);
+}
+
 // ---- Other terms ----
 
 TEST_F(WaitingTest, AHigherPriorityMovesAWaitingJobForward) {
