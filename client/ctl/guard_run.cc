@@ -125,15 +125,7 @@ void GuardRun::AskForRoom() {
                     : std::max(left, absl::Milliseconds(1))));
   }
   resumed_ = false;
-  const int call = ++calls_;
-  call_ = std::make_unique<GuardCall>(
-      connection_, request,
-      [this, call](v1::Job job) {
-        events_.Push(Answered{call, job});
-      },
-      [this, call](const absl::Status& status) {
-        events_.Push(CallEnded{call, status});
-      });
+  Call(request);
 }
 
 void GuardRun::Resume() {
@@ -141,6 +133,12 @@ void GuardRun::Resume() {
   request.set_id(job_.id());
   request.set_pid(request_.pid());
   resumed_ = true;
+  Call(request);
+}
+
+// Asks anew or resumes; what comes of it are events with the number of this call.
+template <typename Request>
+void GuardRun::Call(const Request& request) {
   const int call = ++calls_;
   call_ = std::make_unique<GuardCall>(
       connection_, request,

@@ -46,6 +46,8 @@ class GuardRun {
   // Calls of the daemon; their answers are events.
   void AskForRoom();
   void Resume();
+  template <typename Request>
+  void Call(const Request& request);
   bool IsOld(const GuardEvent& event) const;
   void OnLost(const absl::Status& status);
   void OnFound(Connection connection);
