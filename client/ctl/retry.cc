@@ -19,6 +19,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/options.h"
 #include "client/ctl/print.h"
+#include "client/ctl/submit.h"
 #include "stageload/v1/job_service.grpc.pb.h"
 
 namespace stageload::ctl {
@@ -57,8 +58,14 @@ absl::StatusOr<v1::Job> RetryJob(const Connection& connection, std::int64_t id,
   request.set_id(id);
   if (memory) request.set_memory_bytes(memory->count());
   KeepOrder(*ended, again, request);
-  absl::StatusOr<v1::Job> job = CallForJob<v1::RetryJobRequest, v1::RetryJobResponse>(
-      connection, &v1::JobService::Stub::RetryJob, request);
+  request.set_request_id(NewRequestId());
+  absl::StatusOr<v1::Job> job = AskUntilAnswered(
+      connection,
+      [&](const Connection& current) {
+        return CallForJob<v1::RetryJobRequest, v1::RetryJobResponse>(
+            current, &v1::JobService::Stub::RetryJob, request);
+      },
+      kSubmitTries);
   if (ReasonOf(job.status()) == kNeverFits) {
     Note("it declares what it needed last time and a tenth more; --memory SIZE declares another");
   }

@@ -26,7 +26,6 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr int kSubmitTries = 10;
 constexpr int kLargestArray = 10'000;
 
 struct Options {
@@ -36,17 +35,6 @@ struct Options {
   bool follow = false;
   bool json = false;
 };
-
-// 128 random bits: the daemon answers a submit that it has had already with the job that it made
-// then.
-std::string NewRequestId() {
-  std::random_device random;
-  std::string id;
-  for (int word = 0; word < 4; ++word) {
-    absl::StrAppend(&id, absl::Hex(std::uint32_t{random()}, absl::kZeroPad8));
-  }
-  return id;
-}
 
 absl::StatusOr<int> ParseArray(const std::string& text) {
   int count = 0;
@@ -131,6 +119,15 @@ int Submit(const Invocation& invocation, const CLI::App& command, const Options&
 }
 
 }  // namespace
+
+std::string NewRequestId() {
+  std::random_device random;
+  std::string id;
+  for (int word = 0; word < 4; ++word) {
+    absl::StrAppend(&id, absl::Hex(std::uint32_t{random()}, absl::kZeroPad8));
+  }
+  return id;
+}
 
 absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobRequest request) {
   request.set_request_id(NewRequestId());

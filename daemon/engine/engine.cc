@@ -329,11 +329,10 @@ void Engine::Control(core::JobId id, Request request, OnJob done) {
   });
 }
 
-void Engine::Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core::JobId> after,
-                   OnJob done) {
+void Engine::Retry(RetryRequest request, OnJob done) {
   impl_->Ask(std::move(done),
-             [impl = impl_.get(), id, memory, after = std::move(after)](OnJob answer) mutable {
-               impl->Retry(id, memory, std::move(after), std::move(answer));
+             [impl = impl_.get(), request = std::move(request)](OnJob answer) mutable {
+               impl->Retry(std::move(request), std::move(answer));
              });
 }
 

@@ -81,6 +81,14 @@ struct SubmitRequest {
   bool notify = false;
 };
 
+// Another run of a job that has ended.
+struct RetryRequest {
+  core::JobId id{};
+  std::optional<Bytes> memory = std::nullopt;  // declared instead of what it needs by what is known
+  std::vector<core::JobId> after = {};
+  std::string request_id = {};  // as in SubmitRequest
+};
+
 struct GuardRequest {
   std::string name;
   std::string command;
@@ -136,10 +144,8 @@ class Engine {
   enum class Request { kCancel, kHold, kRelease, kSuspend, kResume };
   void Control(core::JobId id, Request request, OnJob done);
   void Cancel(core::JobId id, OnJob done) { Control(id, Request::kCancel, std::move(done)); }
-  // Queues an ended job again, as a new one; `memory` is declared instead of what it needs by what
-  // is known.
-  void Retry(core::JobId id, std::optional<Bytes> memory, std::vector<core::JobId> after,
-             OnJob done);
+  // Queues an ended job again, as a new one.
+  void Retry(RetryRequest request, OnJob done);
   // Gives a job that has not ended other terms: `change` makes them of those that it has.
   using Change = std::function<absl::StatusOr<core::Policy>(const core::Policy&)>;
   void Update(core::JobId id, Change change, OnJob done);

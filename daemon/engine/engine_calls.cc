@@ -377,8 +377,9 @@ void Engine::Impl::Control(JobId id, Request request, OnJob done) {
   AnswerWhenSaved(id, std::move(done));
 }
 
-void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after,
-                         OnJob done) {
+void Engine::Impl::Retry(RetryRequest request, OnJob done) {
+  if (AnsweredBefore(request.request_id, done)) return;
+  const JobId id = request.id;
   if (const core::JobRecord* living = core_->Find(id)) {
     return done(WrongState(*living, "only a job that has ended can be run again"));
   }
@@ -399,9 +400,11 @@ void Engine::Impl::Retry(JobId id, std::optional<Bytes> memory, std::vector<JobI
   event.command = row->command;
   event.working_directory = row->working_directory;
   event.policy = row->policy;
-  event.policy.memory = memory ? memory : core::MemoryForRetry(*row);
-  SetTerms({row->group, row->profile, std::move(after), std::nullopt, false}, event);
+  event.policy.memory = request.memory ? request.memory : core::MemoryForRetry(*row);
+  SetTerms({row->group, row->profile, std::move(request.after), std::nullopt, false}, event);
+  event.request_id = std::move(request.request_id);
   event.requeue = row->requeue;
+  event.notify = row->notify;
   event.retry_of = id;
   Enqueue(event, *std::move(spec), std::move(done));
 }

@@ -69,7 +69,7 @@ class Engine::Impl {
   void Get(JobId id, OnJob done);
   void List(store::ListQuery query, OnPage done);
   void Control(JobId id, Request request, OnJob done);
-  void Retry(JobId id, std::optional<Bytes> memory, std::vector<JobId> after, OnJob done);
+  void Retry(RetryRequest request, OnJob done);
   void Delete(JobId id, OnJob done);
   void ListQueue(store::ListQuery query, QueuePlace after, OnPage done);
   void GetSome(const std::vector<JobId>& ids,

@@ -543,15 +543,27 @@ absl::StatusOr<engine::QueuePlace> ToQueuePlace(const v1::ListJobsRequest& reque
   return place;
 }
 
-absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request) {
-  if (!request.has_memory_bytes()) return std::optional<Bytes>();
-  if (request.memory_bytes() >= 0) return std::optional(Bytes(request.memory_bytes()));
-  return Invalid("memory_bytes", absl::StrCat(request.memory_bytes(), " bytes is negative"));
-}
-
 absl::StatusOr<core::JobId> ToJobId(std::int64_t id) {
   if (id >= 1) return core::JobId{id};
   return Invalid("id", absl::StrCat(id, " is not a job id; they start at 1"));
+}
+
+absl::StatusOr<engine::RetryRequest> ToRetry(const v1::RetryJobRequest& request) {
+  const absl::StatusOr<core::JobId> id = ToJobId(request.id());
+  if (!id.ok()) return id.status();
+  engine::RetryRequest out{.id = *id};
+  if (request.has_memory_bytes()) {
+    if (request.memory_bytes() < 0) {
+      return Invalid("memory_bytes", absl::StrCat(request.memory_bytes(), " bytes is negative"));
+    }
+    out.memory = Bytes(request.memory_bytes());
+  }
+  absl::StatusOr<std::vector<core::JobId>> after = ToJobIds("after", request.after());
+  if (!after.ok()) return after.status();
+  out.after = *std::move(after);
+  if (absl::Status word = CheckWord("request_id", request.request_id()); !word.ok()) return word;
+  out.request_id = request.request_id();
+  return out;
 }
 
 v1::Job ToProto(const engine::JobView& job) {

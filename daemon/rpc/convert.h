@@ -27,7 +27,7 @@ absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request);
 absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request);
 // Of a request for a list in the order of the queue: where its page begins.
 absl::StatusOr<engine::QueuePlace> ToQueuePlace(const v1::ListJobsRequest& request);
-absl::StatusOr<std::optional<Bytes>> ToRetryMemory(const v1::RetryJobRequest& request);
+absl::StatusOr<engine::RetryRequest> ToRetry(const v1::RetryJobRequest& request);
 absl::StatusOr<std::vector<core::JobId>> ToJobIds(
     const char* field, const google::protobuf::RepeatedField<std::int64_t>& ids);
 absl::StatusOr<core::JobId> ToJobId(std::int64_t id);

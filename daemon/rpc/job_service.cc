@@ -119,14 +119,10 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
                                                const v1::RetryJobRequest* request,
                                                v1::RetryJobResponse* response) {
-  const absl::StatusOr<core::JobId> id = ToJobId(request->id());
-  if (!id.ok()) return Fail(context, id.status());
-  const absl::StatusOr<std::optional<Bytes>> memory = ToRetryMemory(*request);
-  if (!memory.ok()) return Fail(context, memory.status());
-  absl::StatusOr<std::vector<core::JobId>> after = ToJobIds("after", request->after());
-  if (!after.ok()) return Fail(context, after.status());
+  absl::StatusOr<engine::RetryRequest> retry = ToRetry(*request);
+  if (!retry.ok()) return Fail(context, retry.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine->Retry(*id, *memory, *std::move(after), AnswerJob(reactor, response));
+  parts_.engine->Retry(*std::move(retry), AnswerJob(reactor, response));
   return reactor;
 }
 

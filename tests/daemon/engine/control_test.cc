@@ -123,6 +123,20 @@ TEST_F(ControlTest, RetryRunsTheSameCommandAsANewJob) {
   EXPECT_EQ(life.Get(id)->record.state, JobState::kFailed);  // history stays
 }
 
+TEST_F(ControlTest, ARetryThatIsSentAgainIsAnsweredAndRunsOnce) {
+  JobId again{};
+  {
+    Life life(folder_, host_);
+    const JobId id = life.Submit({"false"})->record.id;
+    ASSERT_EQ(life.WaitForEnd(id)->record.state, JobState::kFailed);
+    again = life.Retry(id, std::nullopt, "r1")->record.id;
+    EXPECT_EQ(life.Retry(id, std::nullopt, "r1")->record.id, again);
+  }
+  Life next(folder_, host_);  // whose answer the caller did not hear
+  EXPECT_EQ(next.Retry(JobId{1}, std::nullopt, "r1")->record.id, again);
+  EXPECT_EQ(next.List()->jobs.size(), 2u);
+}
+
 TEST_F(ControlTest, WhatEndedLongerAgoThanHistoryIsKeptIsForgottenWithItsFolder) {
   {
     const auto store = store::Store::Open(folder_ + "/stageload.db");

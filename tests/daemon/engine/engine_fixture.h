@@ -111,9 +111,10 @@ class Life {
     return answer.Get();
   }
   absl::StatusOr<JobView> Cancel(core::JobId id) { return Control(id, Engine::Request::kCancel); }
-  absl::StatusOr<JobView> Retry(core::JobId id, std::optional<Bytes> memory = std::nullopt) {
+  absl::StatusOr<JobView> Retry(core::JobId id, std::optional<Bytes> memory = std::nullopt,
+                                const std::string& request_id = "") {
     Promised<absl::StatusOr<JobView>> answer;
-    engine_->Retry(id, memory, {}, [&](auto job) { answer.Set(std::move(job)); });
+    engine_->Retry({id, memory, {}, request_id}, [&](auto job) { answer.Set(std::move(job)); });
     return answer.Get();
   }
   absl::StatusOr<JobView> Delete(core::JobId id) {
