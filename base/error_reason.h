@@ -24,6 +24,10 @@ inline constexpr std::string_view kNoSample = "NO_SAMPLE";
 inline constexpr std::string_view kShuttingDown = "SHUTTING_DOWN";
 inline constexpr std::string_view kStoreFailed = "STORE_FAILED";
 inline constexpr std::string_view kPeerRefused = "PEER_REFUSED";
+inline constexpr std::string_view kClientNotFound = "CLIENT_NOT_FOUND";
+inline constexpr std::string_view kLeaseNotFound = "LEASE_NOT_FOUND";
+inline constexpr std::string_view kTooManySessions = "TOO_MANY_SESSIONS";
+inline constexpr std::string_view kTooManySubscribers = "TOO_MANY_SUBSCRIBERS";
 
 // `status` with the reason attached; `field` is the request's field that it is about, or empty.
 absl::Status WithReason(absl::Status status, std::string_view reason, std::string_view field = "");

@@ -11,9 +11,12 @@
 
 namespace stageload::rpc {
 
-class TelemetryService final : public v1::TelemetryService::WithRawCallbackMethod_GetSnapshot<
-                                   v1::TelemetryService::WithRawCallbackMethod_WatchTelemetry<
-                                       v1::TelemetryService::Service>> {
+class TelemetryService final
+    : public v1::TelemetryService::WithRawCallbackMethod_GetSnapshot<
+          v1::TelemetryService::WithRawCallbackMethod_WatchTelemetry<
+              v1::TelemetryService::WithCallbackMethod_WatchProcess<
+                  v1::TelemetryService::WithCallbackMethod_ListHistory<
+                      v1::TelemetryService::Service>>>> {
  public:
   TelemetryService(const Parts& parts, OpenStreams& streams) : parts_(parts), streams_(streams) {}
 
