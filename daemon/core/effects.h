@@ -58,7 +58,15 @@ struct Signal {
   JobId id{};
   Kind kind = Kind::kTerminate;
 };
-// Tell a session to end by itself. If it may be signalled, SIGTERM follows after `grace`.
+// Tell the programs that registered as this client that its charge is near its budget or over it.
+struct Warned {
+  JobId id{};
+  Bytes charge;
+  Bytes swap_budget;
+  std::string text;
+};
+// Tell them to end by themselves. For a session that may be signalled SIGTERM follows after
+// `grace`; a job or guarded command gets it at once.
 struct StopRequested {
   JobId id{};
   Reason reason = Reason::kNone;
@@ -90,7 +98,7 @@ struct Note {
 };
 
 using Effect = std::variant<Accepted, Refused, Save, Learned, Forgotten, QueueHeld, Start, Signal,
-                            StopRequested, LeaseQueued, LeaseGranted, LeaseDenied, Note>;
+                            Warned, StopRequested, LeaseQueued, LeaseGranted, LeaseDenied, Note>;
 using Effects = std::vector<Effect>;
 
 void Tell(Effects& effects, Note note);

@@ -94,9 +94,10 @@ struct Exited {
   std::optional<absl::Time> end_time = std::nullopt;
 };
 // The guard or session is gone: a guard's request is taken back if it still waits; a session ends,
-// with its leases.
+// with its leases. `remaining` counts the processes of its tree that live on.
 struct ClientGone {
   JobId id{};
+  int remaining = 0;
 };
 // The machine went down under it. Nothing is started by itself after that until a user releases the
 // queue, so that a job that took the machine down does not do it again.
@@ -147,13 +148,15 @@ struct ForgetProfileAsked {
 };
 
 // An active client wants to load `memory` for one stage. It is answered by LeaseQueued or Refused
-// with the same token, then by LeaseGranted or LeaseDenied.
+// with the same token, then by LeaseGranted or LeaseDenied. What is `loaded` already, under a
+// daemon that has gone, is granted at once.
 struct Acquire {
   std::uint64_t token = 0;
   JobId client{};
   std::string stage;
   Bytes memory;
   std::optional<absl::Duration> start_timeout;
+  bool loaded = false;
 };
 // A lease is given back, or no longer waited for.
 struct LeaseReleased {

@@ -61,6 +61,7 @@ struct Config {
   // Nothing is admitted at this pressure or above.
   Pressure max_pressure = Pressure::kCritical;
   int max_queued = 100'000;
+  int max_sessions = 1000;
   // How often requests may pass one that waits for memory.
   int max_bypass = 5;
   // After a start without a declaration, how long nothing else starts.

@@ -115,13 +115,25 @@ absl::Status Scheduler::CheckSubmit(const Submit& event) const {
         absl::InvalidArgumentError(absl::StrCat("terms.after: there is no job ", Value(parent))),
         kInvalidField, "terms.after");
   }
-  if (event.kind != JobKind::kSession && pending() >= config_.max_queued) {
-    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                          "the queue is full: ", pending(), " requests wait, the limit is ",
-                          config_.max_queued, " (max_queued)")),
-                      kQueueFull);
+  return CheckPlace(event.kind);
+}
+
+absl::Status Scheduler::CheckPlace(JobKind kind) const {
+  if (kind == JobKind::kSession) {
+    const auto sessions = std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
+      return entry.second.record.kind == JobKind::kSession;
+    });
+    if (sessions < config_.max_sessions) return absl::OkStatus();
+    return WithReason(absl::ResourceExhaustedError(
+                          absl::StrCat(sessions, " sessions are registered, the limit is ",
+                                       config_.max_sessions, " (max_sessions)")),
+                      kTooManySessions);
   }
-  return absl::OkStatus();
+  if (pending() < config_.max_queued) return absl::OkStatus();
+  return WithReason(absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", pending(),
+                                                              " requests wait, the limit is ",
+                                                              config_.max_queued, " (max_queued)")),
+                    kQueueFull);
 }
 
 void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
@@ -453,11 +465,16 @@ void Scheduler::On(const Instant& now, const ClientGone& event, Effects& effects
     return EndPending(now, event.id, JobState::kCancelled, Reason::kClientGone,
                       "the guard that asked went away before its command was admitted", effects);
   }
-  const Client* const client = Active(event.id);
+  Client* const client = Active(event.id);
   if (client == nullptr || client->record.kind != JobKind::kSession) return;
   // Nobody could resume it any more; what the daemon before let go on may not have heard of it.
   if (client->record.may_signal && (client->record.suspended_awake || client->restored)) {
     effects.emplace_back(Signal{event.id, Signal::Kind::kContinue});
+  }
+  // What is being stopped has not ended while a part of it lives on and holds its memory.
+  if (client->stop && client->record.may_signal && event.remaining > 0) {
+    client->outcome = Outcome{};
+    return;
   }
   EndClient(now, event.id, Outcome{}, effects);
 }

@@ -54,6 +54,8 @@ struct Lease {
   JobId client{};
   std::string stage;
   Bytes memory;
+  Instant asked;
+  absl::Time granted_time;  // while it is held
   bool granted = false;
   bool forced = false;
   int bypassed = 0;  // how often others were admitted past it
@@ -85,6 +87,8 @@ class Scheduler {
   std::vector<Blocker> BlockersOf(const Instant& now, LeaseId id) const;
   std::vector<ClientStatus> Clients() const;  // ascending by id
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
+  // Those that wait, in the order in which they may go.
+  std::vector<LeaseId> WaitingLeases() const;
   const RequestQueue& queue() const { return queue_; }
   std::optional<JobId> FirstPending() const;
   int pending() const { return queue_.size(); }
@@ -171,6 +175,7 @@ class Scheduler {
 
   // Entering (scheduler.cc).
   absl::Status CheckSubmit(const Submit& event) const;
+  absl::Status CheckPlace(JobKind kind) const;
   void AddPending(const Instant& now, JobRecord record, std::optional<absl::Duration> give_up,
                   const std::vector<EndedParent>& ended, Effects& effects);
   void MarkStarted(const Instant& now, JobRecord& record) const;
@@ -189,6 +194,7 @@ class Scheduler {
   bool AdmitNext(const Instant& now, Effects& effects);
   void AdmitStart(const Instant& now, JobId id, Effects& effects);
   void Grant(const Instant& now, LeaseId id, bool forced, Effects& effects);
+  void TakeAsLoaded(Client& client);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
   bool GiveUpWaiting(const Instant& now, Effects& effects);
@@ -197,6 +203,8 @@ class Scheduler {
   void DenyLease(LeaseId id, absl::Status status, Effects& effects);
   Demand DemandOfStart(const JobRecord& record) const;
   Demand DemandOfLease(const Lease& lease) const;
+  Bytes LeasedBy(const Client& client) const;
+  std::optional<Bytes> DeclaredWith(const Client& client, Bytes leased) const;
   std::optional<Bytes> DeclaredBy(const JobRecord& record) const;
   void Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
               Effects& effects);
@@ -204,6 +212,7 @@ class Scheduler {
 
   // Stopping (scheduler_stopping.cc).
   void CheckBudgets(const Instant& now, Effects& effects);
+  void Warn(const Client& client, Bytes charge, std::string text, Effects& effects);
   void OverBudgetOf(const Instant& now, Client& client, Effects& effects);
   void CheckTimeLimits(const Instant& now, Effects& effects);
   void CheckLowLevel(const Instant& now, Effects& effects);

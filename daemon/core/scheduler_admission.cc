@@ -38,12 +38,8 @@ const Room& Scheduler::room() const {
   for (const auto& [id, client] : clients_) {
     const Policy& policy = client.record.policy;
     const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge - client.record.forgiven);
-    Bytes leased;
-    for (const LeaseId lease : client.leases) leased += leases_.at(lease).memory;
-    std::optional<Bytes> declared = policy.memory;
-    if (!client.leases.empty()) declared = declared.value_or(Bytes(0)) + leased;
-    room.active.push_back({id, declared, client.expected, client.usage.footprint,
-                           std::max(Bytes(0), policy.swap_budget - spent)});
+    room.active.push_back({id, DeclaredWith(client, LeasedBy(client)), client.expected,
+                           client.usage.footprint, std::max(Bytes(0), policy.swap_budget - spent)});
   }
   room.SumUp();
   return room_.emplace(std::move(room));
@@ -65,9 +61,29 @@ Demand Scheduler::DemandOfStart(const JobRecord& record) const {
   return demand;
 }
 
+Bytes Scheduler::LeasedBy(const Client& client) const {
+  Bytes leased;
+  for (const LeaseId lease : client.leases) leased += leases_.at(lease).memory;
+  return leased;
+}
+
+// A session declares what it holds besides its leases; a job or guarded command its peak, leases
+// and all.
+std::optional<Bytes> Scheduler::DeclaredWith(const Client& client, Bytes leased) const {
+  const std::optional<Bytes> memory = client.record.policy.memory;
+  if (leased == Bytes(0)) return memory;
+  const Bytes own = memory.value_or(Bytes(0));
+  return client.record.kind == JobKind::kSession ? own + leased : std::max(own, leased);
+}
+
 Demand Scheduler::DemandOfLease(const Lease& lease) const {
-  Demand demand = DemandOf(clients_.at(lease.client).record.policy);
-  demand.memory = lease.memory;
+  const Client& client = clients_.at(lease.client);
+  Demand demand = DemandOf(client.record.policy);
+  const Bytes leased = LeasedBy(client);
+  const Bytes before = DeclaredWith(client, leased).value_or(Bytes(0));
+  // What is within the declaration of its client is reserved already.
+  const Bytes more = *DeclaredWith(client, leased + lease.memory) - before;
+  demand.memory = more > Bytes(0) ? std::optional(more) : std::nullopt;
   demand.swap_budget = Bytes(0);
   demand.lease_of = lease.client;
   return demand;
@@ -200,6 +216,7 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   }
   Lease lease;
   lease.id = next_lease_;
+  lease.asked = now;
   lease.client = event.client;
   lease.stage = event.stage;
   lease.memory = event.memory;
@@ -213,30 +230,51 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
     waiting.timeout = *event.start_timeout;
     waiting.give_up = now.awake + waiting.timeout;
   }
+  const LeaseId id = lease.id;
   lease_queue_.insert(waiting.rank);
-  waiting_leases_.emplace(lease.id, waiting);
-  found->second.wanted.insert(lease.id);
-  effects.emplace_back(LeaseQueued{event.token, lease.id});
-  leases_.emplace(lease.id, std::move(lease));
+  waiting_leases_.emplace(id, waiting);
+  found->second.wanted.insert(id);
+  effects.emplace_back(LeaseQueued{event.token, id});
+  leases_.emplace(id, std::move(lease));
+  if (event.loaded) {
+    Grant(now, id, /*forced=*/false, effects);
+    TakeAsLoaded(found->second);
+  } else if (const auto blockers = BlockersOf(now, id); !blockers.empty()) {
+    Tell(effects,
+         {"lease_waiting", event.client,
+          absl::StrCat(event.stage, ": ", FormatBytes(event.memory), ": ", JoinTexts(blockers))});
+  }
 }
 
-void Scheduler::Grant(const Instant&, LeaseId id, bool forced, Effects& effects) {
+void Scheduler::Grant(const Instant& now, LeaseId id, bool forced, Effects& effects) {
   Lease& lease = leases_.at(id);
   lease_queue_.erase(waiting_leases_.at(id).rank);
   waiting_leases_.erase(id);
   lease.granted = true;
+  lease.granted_time = now.wall;
   lease.forced = forced;
   Client& client = clients_.at(lease.client);
+  const Bytes before = DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
   client.wanted.erase(id);
   client.leases.insert(id);
   // On top of what it holds now or may come to hold already.
-  client.expected = std::max({client.expected.value_or(Bytes(0)),
-                              client.usage.footprint.value_or(Bytes(0)), Bytes(0)}) +
-                    lease.memory;
+  const Bytes more = *DeclaredWith(client, LeasedBy(client)) - before;
+  if (more > Bytes(0)) {
+    client.expected = std::max({client.expected.value_or(Bytes(0)),
+                                client.usage.footprint.value_or(Bytes(0)), Bytes(0)}) +
+                      more;
+  }
   effects.emplace_back(LeaseGranted{id, lease.client, forced});
   Tell(effects, {"lease_granted", lease.client,
-                 absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory),
+                 absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory), " after ",
+                              FormatSpan(now.awake - lease.asked.awake),
                               forced ? ", forced: every client waited for a lease" : "")});
+  room_.reset();
+}
+
+// What it holds is in its footprint already, so it may come to hold no more than it has declared.
+void Scheduler::TakeAsLoaded(Client& client) {
+  client.expected = DeclaredWith(client, LeasedBy(client));
   room_.reset();
 }
 
@@ -245,12 +283,14 @@ void Scheduler::On(const Instant&, const LeaseReleased& event, Effects& effects)
   if (found == leases_.end()) return;
   const Lease lease = found->second;
   if (!lease.granted) return DropLease(event.id);
-  leases_.erase(found);
   Client& client = clients_.at(lease.client);
+  const Bytes before = DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
   client.leases.erase(event.id);
+  leases_.erase(found);
+  const Bytes less = before - DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
   client.expected = client.leases.empty()
                         ? client.record.policy.memory
-                        : std::optional(client.expected.value_or(Bytes(0)) - lease.memory);
+                        : std::optional(client.expected.value_or(Bytes(0)) - less);
   Tell(effects, {"lease_released", lease.client,
                  absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory))});
   room_.reset();
@@ -338,6 +378,12 @@ std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, LeaseId id) const
        absl::StrCat("a lease of client ", Value(leases_.at(first).client), " goes first"),
        std::nullopt});
   return blockers;
+}
+
+std::vector<LeaseId> Scheduler::WaitingLeases() const {
+  std::vector<LeaseId> waiting;
+  for (const LeaseRank& rank : lease_queue_) waiting.push_back(rank.second);
+  return waiting;
 }
 
 // Absent for the one that goes first.

@@ -46,23 +46,29 @@ void Scheduler::CheckBudgets(const Instant& now, Effects& effects) {
     const bool quiet = client.stop || client.warned || suspended || charge > policy.swap_budget;
     if (quiet || charge <= policy.swap_budget * kWarnShare) continue;
     client.warned = true;
-    Tell(effects, {"warned", id,
-                   absl::StrCat("swap charge ", FormatBytes(charge), " of ",
-                                FormatBytes(policy.swap_budget), " ", Figures(account))});
+    Warn(client, charge,
+         absl::StrCat("swap charge ", FormatBytes(charge), " of ", FormatBytes(policy.swap_budget),
+                      " ", Figures(account)),
+         effects);
   }
 }
 
-void Scheduler::OverBudgetOf(const Instant& now, Client& client, Effects& effects) {
+void Scheduler::Warn(const Client& client, Bytes charge, std::string text, Effects& effects) {
   const JobId id = client.record.id;
+  effects.emplace_back(Warned{id, charge, client.record.policy.swap_budget, text});
+  Tell(effects, {"warned", id, std::move(text)});
+}
+
+void Scheduler::OverBudgetOf(const Instant& now, Client& client, Effects& effects) {
   const Policy& policy = client.record.policy;
-  const ChargeLedger::Account account = ledger_.Of(id);
+  const ChargeLedger::Account account = ledger_.Of(client.record.id);
   std::string text = absl::StrCat(
       "swap charge ", FormatBytes(account.charge - client.record.forgiven),
       " is over the budget of ", FormatBytes(policy.swap_budget), " ", Figures(account));
   const bool cannot_suspend = client.record.kind == JobKind::kSession && !client.record.may_signal;
   if (policy.on_over_budget == OverBudget::kWarn) {
     if (std::exchange(client.over_budget_told, true)) return;
-    Tell(effects, {"warned", id, std::move(text)});
+    Warn(client, account.charge - client.record.forgiven, std::move(text), effects);
   } else if (policy.on_over_budget == OverBudget::kSuspend && !cannot_suspend) {
     if (!client.stuck) Suspend(now, client, Reason::kSwapBudget, std::move(text), effects);
   } else {
@@ -151,12 +157,12 @@ void Scheduler::StopClient(const Instant& now, Client& client, Reason reason, st
   effects.emplace_back(Save{record});
   Tell(effects, {"stopping", record.id, absl::StrCat(Name(reason), ": ", record.reason_text)});
   if (suspended && record.root) effects.emplace_back(Signal{record.id, Signal::Kind::kContinue});
+  effects.emplace_back(StopRequested{record.id, reason, record.reason_text, record.policy.grace});
   if (signal) {
     Terminate(now, client, effects);
   } else if (record.kind == JobKind::kSession) {
     client.stop->step = Stop::Step::kAsked;
     client.stop->next_at = now.awake + record.policy.grace;
-    effects.emplace_back(StopRequested{record.id, reason, record.reason_text, record.policy.grace});
   }
 }
 

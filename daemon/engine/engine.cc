@@ -207,7 +207,7 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
       Note({"refused", accepted->id, std::string(status.message())});
       Answer(accepted->token, status);
     } else if (std::holds_alternative<core::Refused>(effect) ||
-               std::holds_alternative<core::Signal>(effect)) {
+               std::holds_alternative<core::Signal>(effect) || IsForSessions(effect)) {
       CarryOut(effect);
     } else if (const auto* start = std::get_if<core::Start>(&effect);
                start != nullptr && refused.count(start->id) == 0) {
@@ -221,7 +221,7 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
 
 void Engine::Impl::Answer(std::uint64_t token, absl::StatusOr<JobView> answer) {
   auto submission = submissions_.extract(token);
-  if (submission.empty()) return;
+  if (submission.empty()) return AcquireRefused(token, answer.status());
   requests_.erase(submission.mapped().request_id);
   for (OnJob& done : submission.mapped().done) done(answer);
 }
@@ -238,6 +238,8 @@ void Engine::Impl::CarryOut(core::Effect& effect) {
     SignalTree(*signal);
   } else if (auto* save = std::get_if<core::Save>(&effect)) {
     if (core::IsEnd(save->record.state)) AfterEnd(save->record);
+  } else {
+    CarryOutForSessions(effect);
   }
 }
 
@@ -250,6 +252,7 @@ void Engine::Impl::AfterEnd(const core::JobRecord& record) {
   delayed_.erase(record.id);
   hindered_.erase(record.id);
   empty_since_.erase(record.id);
+  EndSessionsOf(record.id);
   if (record.kind == core::JobKind::kJob) {
     (void)parts_.jobs->DropSpec(record.id);  // only tidies; a job that never ran has none
   }
@@ -261,6 +264,7 @@ void Engine::Impl::TellWatchers(const std::set<JobId>& changed) {
   for (const JobId id : changed) {
     if (watchers_.Watches(id)) watchers_.Tell(id, View(id), Now().awake);
   }
+  TellSessions(changed);
   if (!changed.empty()) {
     for (const auto& [token, on_changes] : watch_all_) {
       on_changes(std::vector<JobId>(changed.begin(), changed.end()));
@@ -282,10 +286,12 @@ void Engine::Impl::AnswerTurnedAway() {
   after_commit_.clear();
   watchers_.EndAll(ShuttingDown());
   for (const auto& [token, on_changes] : std::exchange(watch_all_, {})) on_changes(ShuttingDown());
+  TurnSessionsAway();
 }
 
 void Engine::Impl::LeaveIfIdle(const Instant& now) {
-  if (busy_ || core_->pending() > 0 || core_->active() > 0 || parts_.hub->subscribers() > 0) {
+  if (busy_ || core_->pending() > 0 || core_->active() > 0 || parts_.hub->subscribers() > 0 ||
+      !recordings_.empty()) {
     last_busy_ = now.awake;
   }
   if (!options_.idle_exit || now.awake - last_busy_ < *options_.idle_exit) return;
@@ -429,6 +435,55 @@ void Engine::WatchAll(WatchToken token, OnChanges on_changes) {
 
 void Engine::UnwatchAll(WatchToken token) {
   impl_->Tell([impl = impl_.get(), token] { impl->UnwatchAll(token); });
+}
+
+void Engine::Register(WatchToken token, RegisterRequest request, OnSession on_event) {
+  impl_->Ask(std::move(on_event),
+             [impl = impl_.get(), token, request = std::move(request)](OnSession answer) mutable {
+               impl->Register(token, std::move(request), std::move(answer));
+             });
+}
+
+void Engine::Unregister(WatchToken token) {
+  impl_->Tell([impl = impl_.get(), token] { impl->Unregister(token); });
+}
+
+void Engine::Acquire(WatchToken token, AcquireRequest request, OnLease on_lease) {
+  impl_->Ask(std::move(on_lease),
+             [impl = impl_.get(), token, request = std::move(request)](OnLease answer) mutable {
+               impl->Acquire(token, std::move(request), std::move(answer));
+             });
+}
+
+void Engine::Abandon(WatchToken token) {
+  impl_->Tell([impl = impl_.get(), token] { impl->Abandon(token); });
+}
+
+void Engine::Release(ReleaseRequest request, OnDone done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), request = std::move(request)](OnDone answer) {
+    impl->Release(request, std::move(answer));
+  });
+}
+
+void Engine::ReleaseUntold(core::LeaseId id) {
+  impl_->Tell([impl = impl_.get(), id] { impl->GiveBack(id); });
+}
+
+void Engine::Report(ReportRequest request,
+                    absl::AnyInvocable<void(absl::StatusOr<Reported>)> done) {
+  impl_->Ask(std::move(done), [impl = impl_.get(), request = std::move(request)](
+                                  auto answer) mutable { answer(impl->Report(request)); });
+}
+
+void Engine::Record(WatchToken token, std::int32_t pid, absl::Duration interval,
+                    OnUpdate on_update) {
+  impl_->Ask(std::move(on_update), [impl = impl_.get(), token, pid, interval](OnUpdate answer) {
+    impl->Record(token, pid, interval, std::move(answer));
+  });
+}
+
+void Engine::StopRecording(WatchToken token) {
+  impl_->Tell([impl = impl_.get(), token] { impl->StopRecording(token); });
 }
 
 void Engine::ProcessExited(const core::ProcessIdentity& identity) {

@@ -20,6 +20,7 @@
 #include "daemon/core/blocker.h"
 #include "daemon/core/job.h"
 #include "daemon/core/policy.h"
+#include "daemon/engine/session.h"
 #include "daemon/host/host.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
@@ -186,6 +187,31 @@ class Engine {
   using OnChanges = std::function<void(absl::StatusOr<std::vector<core::JobId>>)>;
   void WatchAll(WatchToken token, OnChanges on_changes);
   void UnwatchAll(WatchToken token);
+
+  // Registers a program that runs already. `on_event` hears Registered first, and lastly
+  // ClientEnded or an error. The registration lives until Unregister(): then its leases are free,
+  // and the client ends unless it was there before.
+  using OnSession = std::function<void(absl::StatusOr<SessionEvent>)>;
+  void Register(WatchToken token, RegisterRequest request, OnSession on_event);
+  void Unregister(WatchToken token);
+
+  // Asks for a lease. `on_lease` hears LeaseWaiting now and at each news of what blocks it, and
+  // lastly LeaseGranted or an error. Abandon() takes it back while it waits.
+  using OnLease = std::function<void(absl::StatusOr<LeaseEvent>)>;
+  void Acquire(WatchToken token, AcquireRequest request, OnLease on_lease);
+  void Abandon(WatchToken token);
+  void Release(ReleaseRequest request, OnDone done);
+  // The grant could not be told to who asked.
+  void ReleaseUntold(core::LeaseId id);
+
+  void Report(ReportRequest request, absl::AnyInvocable<void(absl::StatusOr<Reported>)> done);
+
+  // Reads a process and its descendants at this pace. `on_update` is called until none of them is
+  // left, an error, or StopRecording(). The caller of the engine has checked the right to name
+  // `pid`.
+  using OnUpdate = std::function<void(absl::StatusOr<RecordingUpdate>)>;
+  void Record(WatchToken token, std::int32_t pid, absl::Duration interval, OnUpdate on_update);
+  void StopRecording(WatchToken token);
 
   // From the exit watcher's thread: the root of some tree has ended.
   void ProcessExited(const core::ProcessIdentity& identity);

@@ -2,6 +2,8 @@
 //   engine.cc            the loop, and the public face that makes letters of calls
 //   engine_calls.cc      what callers ask
 //   engine_sampling.cc   reading the machine
+//   engine_sessions.cc   programs that registered themselves, and their leases
+//   engine_recordings.cc what programs report, and reading single processes
 //   engine_processes.cc  starting jobs, finding them again, signalling, their ends
 //
 // Threading: the engine's thread, but for Ask(), Tell(), RequestStop() and NewWatchToken().
@@ -87,6 +89,15 @@ class Engine::Impl {
   void Watch(WatchToken token, JobId id, OnChange on_change);
   void Unwatch(WatchToken token) { watchers_.Remove(token); }
   void ProcessExited(const core::ProcessIdentity& identity);
+  void Register(WatchToken token, RegisterRequest request, OnSession on_event);
+  void Unregister(WatchToken token);
+  void Acquire(WatchToken token, AcquireRequest request, OnLease on_lease);
+  void Abandon(WatchToken token);
+  void Release(const ReleaseRequest& request, OnDone done);
+  void GiveBack(core::LeaseId id);
+  absl::StatusOr<Reported> Report(const ReportRequest& request);
+  void Record(WatchToken token, std::int32_t pid, absl::Duration interval, OnUpdate on_update);
+  void StopRecording(WatchToken token) { recordings_.erase(token); }
 
   void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
   WatchToken NewWatchToken() { return next_watch_token_++; }
@@ -106,6 +117,37 @@ class Engine::Impl {
     int callers = 0;                          // streams of its guard
     std::optional<absl::Duration> resume_by;  // Instant::awake; for the guard of an earlier daemon
     std::optional<absl::Duration> report_by;  // likewise; set when its process has ended
+  };
+  // A registration.
+  struct Session {
+    std::optional<JobId> client;  // once it is on disk
+    core::ProcessIdentity root;
+    bool joined = false;
+    Caller caller;
+    OnSession on_event;
+    bool suspended = false;                       // as it was told
+    std::map<core::LeaseId, std::string> leases;  // held or waited for; their request ids
+  };
+  // A lease that is asked for and not granted yet.
+  struct Acquisition {
+    WatchToken session = 0;
+    std::optional<core::LeaseId> lease;  // once the core has said so
+    std::string request_id;
+    OnLease on_lease;
+    ToldBlockers told;
+  };
+  // What a client says of itself.
+  struct Said {
+    std::map<std::string, double> gauges;
+    std::string stage;
+  };
+  struct Recording {
+    core::ProcessIdentity root;
+    ProcessTree tree;  // its own, since one may be inside another
+    absl::Duration interval;
+    absl::Duration next;  // Instant::awake
+    OnUpdate on_update;
+    std::vector<telemetry::Event> events;  // to tell
   };
 
   // One round.
@@ -140,9 +182,49 @@ class Engine::Impl {
                            const std::vector<host::Process>& table, core::Sample& sample);
   std::set<std::int32_t> CallersOfGuards(const std::vector<host::Process>& table) const;
   core::ClientUsage UsageOf(JobId id);
+  core::Usage UsageOf(const std::vector<core::ProcessIdentity>& members);
   absl::StatusOr<std::vector<host::Process>> UpdateTree();
   void PublishFrame();
   void SampleSoon() { next_sample_ = std::min(next_sample_, Now().awake + kSoon); }
+
+  // Sessions.
+  static bool IsForSessions(const core::Effect& effect);
+  void CarryOutForSessions(const core::Effect& effect);
+  void Accept(WatchToken token, const absl::StatusOr<JobView>& job);
+  void Join(WatchToken token, JobId client);
+  void TellRegistered(Session& session);
+  void TellSessions(const std::set<JobId>& changed);
+  void TellPressure();
+  void TellWaitingLeases();
+  void EndSessionsOf(JobId client);
+  void TurnSessionsAway();
+  void ForSessionsOf(JobId client, const std::function<void(Session&)>& tell);
+  absl::StatusOr<WatchToken> SessionOf(JobId client, const Caller& caller);
+  void AcquireRefused(std::uint64_t token, const absl::Status& status);
+  void LeaseIsQueued(const core::LeaseQueued& queued);
+  void LeaseIsGranted(const core::LeaseGranted& granted);
+  void AnswerAcquisition(WatchToken token, absl::StatusOr<LeaseEvent> answer);
+  std::optional<WatchToken> AcquisitionOf(core::LeaseId id) const;
+  void TellWaiting(Acquisition& acquisition);
+  void ForgetLease(core::LeaseId id);
+  std::optional<WatchToken> HolderOf(core::LeaseId id) const;
+
+  // Reports and recordings.
+  std::vector<core::ProcessIdentity> WithAncestors(std::int32_t pid) const;
+  std::optional<JobId> ClientAround(std::int32_t pid);
+  void TakeMark(const telemetry::Mark& mark, std::optional<JobId> client,
+                const std::vector<core::ProcessIdentity>& from, Reported& reported);
+  bool IsRecordingDue(absl::Duration now) const;
+  void ReadRecordings(const Instant& now, const core::HostSample& host,
+                      const std::vector<host::Process>& table);
+  RecordingUpdate ReadRecording(Recording& recording, const Instant& now,
+                                const core::HostSample& host);
+  void TellRecordingsOf(JobId client, const telemetry::Event& event);
+  void SendEvents(Recording& recording);
+
+  // Frames.
+  void FillClients(telemetry::Frame& frame);
+  void FillWaiting(telemetry::Frame& frame);
 
   // Processes.
   void StartJob(JobId id);
@@ -158,6 +240,7 @@ class Engine::Impl {
   std::size_t SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
   bool StillThere(const core::ProcessIdentity& identity) const;
   void JobEnded(JobId id);
+  void SessionEnded(JobId id);
   void GuardEnded(JobId id, const core::Outcome& outcome);
   void RootEnded(JobId id, const core::Outcome& outcome, std::string unseen);
   bool AttachOrphan(JobId id, const jobs::Found& found);
@@ -184,6 +267,12 @@ class Engine::Impl {
   ProcessTree tree_;
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
+  std::map<WatchToken, Session> sessions_;
+  std::map<WatchToken, Acquisition> acquisitions_;
+  std::map<std::uint64_t, WatchToken> acquiring_;  // by the core's token
+  std::map<JobId, Said> said_;
+  std::map<WatchToken, Recording> recordings_;
+  std::optional<core::Pressure> pressure_;  // as sessions were told
   std::map<JobId, Guarded> guarded_;
   std::map<JobId, std::int32_t> commands_;       // pids of jobs' commands, once asked for
   std::map<JobId, int> starts_;                  // after the first, of jobs whose shim ran nothing

@@ -265,9 +265,17 @@ void Engine::Impl::ProcessExited(const core::ProcessIdentity& identity) {
   const core::JobRecord* record = core_->Find(*id);
   if (record == nullptr) return;
   if (record->kind == core::JobKind::kJob) return JobEnded(*id);
+  if (record->kind == core::JobKind::kSession) return SessionEnded(*id);
   if (core_->IsPending(*id)) return Feed(core::ClientGone{*id});
   Guarded& guarded = guarded_[*id];
   guarded.report_by = ReportBy(*record, guarded);
+}
+
+// Its stream may live on, in a child that has it open.
+void Engine::Impl::SessionEnded(JobId id) {
+  (void)UpdateTree();  // what it knew stands, if the table cannot be read
+  Feed(core::ClientGone{id, static_cast<int>(tree_.MembersOf(id).size())});
+  SampleSoon();
 }
 
 void Engine::Impl::JobEnded(JobId id) {

@@ -8,6 +8,8 @@ namespace stageload::engine {
 namespace {
 
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
+// Of what waits, so many are in a frame, each with its blockers.
+constexpr std::size_t kWaitingShown = 20;
 
 }  // namespace
 
@@ -19,6 +21,9 @@ void Engine::Impl::SampleIfDue(const Instant& now) {
   // ends the idle pace.
   const absl::Duration next = now.awake + core_->SampleInterval(parts_.hub->subscribers());
   next_sample_ = due ? next : std::min(next_sample_, next);
+  for (const auto& [token, recording] : recordings_) {
+    next_sample_ = std::min(next_sample_, recording.next);
+  }
 }
 
 void Engine::Impl::TakeSample(const Instant& now) {
@@ -32,8 +37,10 @@ void Engine::Impl::TakeSample(const Instant& now) {
   sample.host = *std::move(host);
   const std::vector<std::string> patterns = core_->BusyPatterns();
   const bool look = !patterns.empty() && now.awake >= next_busy_look_;
-  if (!tree_.empty() || look) {
-    if (const auto table = UpdateTree(); table.ok()) {
+  absl::StatusOr<std::vector<host::Process>> table = absl::UnavailableError("not read");
+  if (!tree_.empty() || look || IsRecordingDue(now.awake)) {
+    table = UpdateTree();
+    if (table.ok()) {
       for (const core::ClientStatus& client : core_->Clients()) {
         if (!client.record->root) continue;
         sample.clients.push_back(UsageOf(client.record->id));
@@ -45,7 +52,11 @@ void Engine::Impl::TakeSample(const Instant& now) {
   sample_error_.clear();
   sample_time_ = now;
   sampled_ = true;
+  const core::HostSample read = sample.host;
   Feed(core::SampleTaken{std::move(sample)});
+  if (table.ok()) ReadRecordings(now, read, *table);
+  TellPressure();
+  TellWaitingLeases();
 }
 
 // The ancestors of guarded commands: the shell that runs "stageload guard --busy X" has X in its
@@ -89,17 +100,19 @@ core::ClientUsage Engine::Impl::UsageOf(JobId id) {
   client.id = id;
   const std::vector<core::ProcessIdentity> members = tree_.MembersOf(id);
   client.processes = static_cast<int>(members.size());
+  client.usage = UsageOf(members);
+  return client;
+}
+
+core::Usage Engine::Impl::UsageOf(const std::vector<core::ProcessIdentity>& members) {
+  core::Usage sum;
   for (const core::ProcessIdentity& member : members) {
     const absl::StatusOr<core::Usage> usage = parts_.host->Usage(member);
     if (!usage.ok()) continue;  // ended since the table was read
-    if (usage->footprint) {
-      client.usage.footprint = client.usage.footprint.value_or(Bytes(0)) + *usage->footprint;
-    }
-    if (usage->swapped) {
-      client.usage.swapped = client.usage.swapped.value_or(Bytes(0)) + *usage->swapped;
-    }
+    if (usage->footprint) sum.footprint = sum.footprint.value_or(Bytes(0)) + *usage->footprint;
+    if (usage->swapped) sum.swapped = sum.swapped.value_or(Bytes(0)) + *usage->swapped;
   }
-  return client;
+  return sum;
 }
 
 void Engine::Impl::PublishFrame() {
@@ -107,11 +120,9 @@ void Engine::Impl::PublishFrame() {
   frame.time = sample_time_;
   frame.interval = core_->SampleInterval(parts_.hub->subscribers());
   frame.host = core_->host();
-  for (const core::ClientStatus& client : core_->Clients()) {
-    const core::JobRecord& record = *client.record;
-    frame.clients.push_back({record.id, record.name, record.state, client.usage, record.charge,
-                             record.policy.swap_budget, record.policy.memory, client.processes});
-  }
+  FillClients(frame);
+  FillWaiting(frame);
+  frame.queue_held = core_->queue_held();
   frame.pending = core_->pending();
   frame.active = core_->active();
   if (const auto first = core_->FirstPending()) frame.blockers = core_->BlockersOf(Now(), *first);
@@ -121,9 +132,55 @@ void Engine::Impl::PublishFrame() {
   sampled_ = false;
 }
 
+void Engine::Impl::FillClients(telemetry::Frame& frame) {
+  std::map<JobId, std::vector<telemetry::LeaseFrame>> leases;
+  for (const auto& [id, lease] : core_->leases()) {
+    if (!lease.granted) continue;
+    leases[lease.client].push_back(
+        {id, lease.stage, lease.memory, lease.forced, lease.granted_time});
+  }
+  for (const core::ClientStatus& client : core_->Clients()) {
+    const core::JobRecord& record = *client.record;
+    telemetry::ClientFrame& one = frame.clients.emplace_back();
+    one.job = record.id;
+    one.name = record.name;
+    one.state = record.state;
+    one.usage = client.usage;
+    one.charge = record.charge;
+    one.swap_budget = record.policy.swap_budget;
+    one.memory = record.policy.memory;
+    one.processes = client.processes;
+    one.kind = record.kind;
+    one.pid = PidOf(record);
+    one.started = record.start_time;
+    if (const auto held = leases.find(record.id); held != leases.end()) one.leases = held->second;
+    const auto said = said_.find(record.id);
+    if (said == said_.end()) continue;
+    one.stage = said->second.stage;
+    for (const auto& [name, value] : said->second.gauges) one.gauges.push_back({name, value});
+  }
+}
+
+// Leases first, as they go first.
+void Engine::Impl::FillWaiting(telemetry::Frame& frame) {
+  for (const core::LeaseId id : core_->WaitingLeases()) {
+    if (frame.waiting.size() >= kWaitingShown) return;
+    const core::Lease& lease = core_->leases().at(id);
+    frame.waiting.push_back({lease.client, core_->Find(lease.client)->name, id, lease.stage,
+                             lease.memory, core_->BlockersOf(Now(), id), lease.asked.wall});
+  }
+  for (const core::Rank& rank : core_->queue().ranks()) {
+    if (frame.waiting.size() >= kWaitingShown) return;
+    const core::JobRecord& record = core_->queue().Find(rank.id)->record;
+    frame.waiting.push_back({record.id, record.name, std::nullopt, "", record.policy.memory,
+                             core_->BlockersOf(Now(), record.id), record.submit_time});
+  }
+}
+
 void Engine::Impl::Note(const core::Note& note) {
   telemetry::Event event{note.kind, note.job, note.text, Now().wall};
   if (options_.on_event) options_.on_event(event);
+  if (note.job) TellRecordingsOf(*note.job, event);
   events_.push_back(std::move(event));
 }
 

@@ -115,6 +115,12 @@ std::vector<core::ProcessIdentity> ProcessTree::MembersOf(core::JobId id) const 
   return found == living_.end() ? std::vector<core::ProcessIdentity>{} : found->second;
 }
 
+std::optional<core::JobId> ProcessTree::ClientOf(const core::ProcessIdentity& process) const {
+  const auto member = members_.find(process);
+  if (member != members_.end()) return member->second;
+  return ClientOfRoot(process);
+}
+
 std::optional<core::JobId> ProcessTree::ClientOfRoot(const core::ProcessIdentity& root) const {
   for (const auto& [id, client] : roots_) {
     if (client.root == root) return id;

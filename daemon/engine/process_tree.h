@@ -40,6 +40,8 @@ class ProcessTree {
   std::vector<core::ProcessIdentity> MembersOf(core::JobId id) const;
   bool Contains(const core::ProcessIdentity& process) const { return members_.count(process) > 0; }
   std::optional<core::JobId> ClientOfRoot(const core::ProcessIdentity& root) const;
+  // Of a root, or of a member at the last Update().
+  std::optional<core::JobId> ClientOf(const core::ProcessIdentity& process) const;
 
  private:
   struct Client {

@@ -26,6 +26,11 @@ bool IsLast(const absl::StatusOr<JobView>& job) {
 
 }  // namespace
 
+bool ToldBlockers::IsNews(const std::vector<core::Blocker>& blockers, absl::Duration now) const {
+  if (!SameKinds(blockers_, blockers)) return true;
+  return now - told_ >= kFiguresEvery && !SameTexts(blockers_, blockers);
+}
+
 void Watchers::Add(Token token, core::JobId id, Engine::OnChange on_change,
                    const absl::StatusOr<JobView>& job) {
   on_change(job);
@@ -59,17 +64,13 @@ void Watchers::Tell(core::JobId id, const absl::StatusOr<JobView>& job, absl::Du
     by_job_.erase(found);
     return;
   }
-  watched.blockers = job->blockers;
-  watched.told = now;
+  watched.told.Told(job->blockers, now);
 }
 
 bool Watchers::IsNews(core::JobId id, const std::vector<core::Blocker>& blockers,
                       absl::Duration now) const {
   const auto found = by_job_.find(id);
-  if (found == by_job_.end()) return false;
-  const Watched& watched = found->second;
-  if (!SameKinds(watched.blockers, blockers)) return true;
-  return now - watched.told >= kFiguresEvery && !SameTexts(watched.blockers, blockers);
+  return found != by_job_.end() && found->second.told.IsNews(blockers, now);
 }
 
 void Watchers::EndAll(const absl::Status& status) {

@@ -4,7 +4,6 @@
 #ifndef STAGELOAD_DAEMON_RPC_ADMISSION_SERVICE_H_
 #define STAGELOAD_DAEMON_RPC_ADMISSION_SERVICE_H_
 
-#include "absl/status/status.h"
 #include "daemon/rpc/parts.h"
 #include "daemon/rpc/peer.h"
 #include "stageload/v1/admission_service.grpc.pb.h"
@@ -13,7 +12,7 @@ namespace stageload::rpc {
 
 class AdmissionService final : public v1::AdmissionService::CallbackService {
  public:
-  AdmissionService(const Parts& parts, const Peer& peer) : parts_(parts), peer_(peer) {}
+  AdmissionService(const Parts& parts, const Peer& peer);
 
   grpc::ServerWriteReactor<v1::GuardResponse>* Guard(grpc::CallbackServerContext* context,
                                                      const v1::GuardRequest* request) override;
@@ -22,13 +21,21 @@ class AdmissionService final : public v1::AdmissionService::CallbackService {
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitResponse* response) override;
+  grpc::ServerWriteReactor<v1::RegisterResponse>* Register(
+      grpc::CallbackServerContext* context, const v1::RegisterRequest* request) override;
+  grpc::ServerWriteReactor<v1::AcquireResponse>* Acquire(
+      grpc::CallbackServerContext* context, const v1::AcquireRequest* request) override;
+  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context,
+                                    const v1::ReleaseRequest* request,
+                                    v1::ReleaseResponse* response) override;
+  grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
+                                   const v1::ReportRequest* request,
+                                   v1::ReportResponse* response) override;
 
  private:
-  // PermissionDenied unless the process belongs to the peer's user or descends from the peer.
-  absl::Status CheckMayName(std::int32_t pid) const;
-
   const Parts& parts_;
   const Peer peer_;
+  const engine::Caller caller_;
 };
 
 }  // namespace stageload::rpc

@@ -9,10 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/engine/engine.h"
-#include "daemon/telemetry/frame.h"
 #include "stageload/v1/admission_service.pb.h"
 #include "stageload/v1/job_service.pb.h"
-#include "stageload/v1/telemetry_service.pb.h"
 
 namespace stageload::rpc {
 
@@ -35,8 +33,6 @@ absl::StatusOr<core::JobId> ToJobId(std::int64_t id);
 v1::Job ToProto(const engine::JobView& job);
 v1::ListJobsResponse ToProto(const engine::JobPage& page);
 v1::Profile ToProto(const engine::ProfileView& profile);
-v1::Frame ToProto(const telemetry::Frame& frame);
-v1::Event ToProto(const telemetry::Event& event);
 
 }  // namespace stageload::rpc
 

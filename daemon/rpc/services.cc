@@ -14,7 +14,7 @@ std::vector<std::unique_ptr<grpc::Service>> MakeServices(const Parts& parts, con
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(std::make_unique<JobService>(parts, streams));
   services.push_back(std::make_unique<AdmissionService>(parts, peer));
-  services.push_back(std::make_unique<TelemetryService>(parts, streams));
+  services.push_back(std::make_unique<TelemetryService>(parts, peer, streams));
   services.push_back(std::make_unique<AdminService>(parts));
   services.push_back(std::make_unique<HealthService>(streams));
   services.push_back(std::make_unique<ReflectionService>());

@@ -11,7 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
-#include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert_frame.h"
+#include "daemon/rpc/convert_session.h"
+#include "daemon/rpc/named_process.h"
+#include "daemon/rpc/process_watch.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/status.h"
 #include "daemon/rpc/unary.h"
@@ -175,6 +178,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* TelemetryService::WatchTelemetry(
                    kInvalidField, "min_interval_ns"));
   }
   return FrameStream::Start(parts_.hub, streams_, absl::Nanoseconds(parsed.min_interval_ns()));
+}
+
+grpc::ServerWriteReactor<v1::WatchProcessResponse>* TelemetryService::WatchProcess(
+    grpc::CallbackServerContext*, const v1::WatchProcessRequest* request) {
+  const absl::StatusOr<absl::Duration> interval = ToInterval(*request);
+  if (!interval.ok()) return RefuseProcessWatch(interval.status());
+  const absl::StatusOr<std::int32_t> pid = ToPid(request->pid(), {0, peer_.pid});
+  if (!pid.ok()) return RefuseProcessWatch(pid.status());
+  if (absl::Status may = CheckMayName(parts_, peer_, *pid, "record"); !may.ok()) {
+    return RefuseProcessWatch(may);
+  }
+  return StartProcessWatch(parts_.engine, *pid, *interval);
 }
 
 }  // namespace stageload::rpc

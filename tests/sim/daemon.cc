@@ -272,7 +272,8 @@ void Daemon::CarryOut(const core::Effect& effect) {
   } else if (const auto* signal = std::get_if<core::Signal>(&effect)) {
     SignalTree(*signal);
   } else if (const auto* stop = std::get_if<core::StopRequested>(&effect)) {
-    users.StopRequested(RequestOf(stop->id));
+    const int request = RequestOf(stop->id);
+    if (users.SubmitOf(request).kind == JobKind::kSession) users.StopRequested(request);
   } else if (const auto* queued = std::get_if<core::LeaseQueued>(&effect)) {
     auto acquire = acquiring_.extract(queued->token);
     leases_[queued->id] = acquire.mapped();
@@ -354,7 +355,7 @@ void Daemon::StreamGone(int request) {
     if (--guarded->second.callers > 0) return;
     if (guarded->second.report_by) guarded->second.report_by = parts_.world->time();
   }
-  Feed(core::ClientGone{*id});
+  Feed(core::ClientGone{*id, static_cast<int>(MembersOf(*id).size())});
 }
 
 void Daemon::RootExited(int request) {

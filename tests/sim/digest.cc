@@ -96,7 +96,9 @@ class Mixer {
   void One(const core::Exited& v) { All(v.id, v.outcome, v.remaining); }
   void One(const core::SignalRefused& v) { All(v.id, v.text); }
   void One(const core::DrainAsked& v) { All(v.drain); }
-  void One(const core::Acquire& v) { All(v.token, v.client, v.stage, v.memory, v.start_timeout); }
+  void One(const core::Acquire& v) {
+    All(v.token, v.client, v.stage, v.memory, v.start_timeout, v.loaded);
+  }
   void One(const core::Tick&) {}
   // The many that are no more than an id.
   template <typename T>
@@ -111,6 +113,7 @@ class Mixer {
   void One(const core::QueueHeld& v) { All(v.text); }
   void One(const core::Start& v) { All(v.id, v.kind); }
   void One(const core::Signal& v) { All(v.id, v.kind); }
+  void One(const core::Warned& v) { All(v.id, v.charge, v.swap_budget, v.text); }
   void One(const core::StopRequested& v) { All(v.id, v.reason, v.text, v.grace); }
   void One(const core::LeaseQueued& v) { All(v.token, v.id); }
   void One(const core::LeaseGranted& v) { All(v.id, v.client, v.forced); }
@@ -245,6 +248,9 @@ struct EffectText {
   std::string operator()(const core::Signal& v) const {
     static constexpr const char* kKinds[] = {"TERM", "KILL", "STOP", "CONT"};
     return absl::StrCat("Signal ", kKinds[static_cast<int>(v.kind)], " ", core::Value(v.id));
+  }
+  std::string operator()(const core::Warned& v) const {
+    return absl::StrCat("Warned ", core::Value(v.id), " ", v.text);
   }
   std::string operator()(const core::StopRequested& v) const {
     return absl::StrCat("StopRequested ", core::Value(v.id), " ", v.text);

@@ -527,6 +527,11 @@ void Invariants::On(const core::Signal& signal) {
   CheckSignal(signal);
 }
 
+void Invariants::On(const core::Warned& warned) {
+  MustBeLive(warned.id, "Warned");
+  if (warned.charge <= Bytes(0)) Break(Rule::kStops, "Warned of no charge");
+}
+
 void Invariants::On(const core::StopRequested& stop) {
   MustBeLive(stop.id, "StopRequested");
   ++counters_[Count::kStopAsked];

@@ -249,6 +249,7 @@ class Invariants {
   void On(const core::Learned& learned);
   void On(const core::Start& start);
   void On(const core::Signal& signal);
+  void On(const core::Warned& warned);
   void On(const core::StopRequested& stop);
   void On(const core::LeaseQueued& queued);
   void On(const core::LeaseGranted& granted);

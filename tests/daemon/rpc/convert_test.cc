@@ -1,5 +1,6 @@
 // What comes in is refused field by field; what goes out says nothing that is not known.
 #include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert_frame.h"
 
 #include <cmath>
 #include <functional>

@@ -1,0 +1,353 @@
+// Programs that registered themselves: who they are, what they are told, and their leases.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "daemon/engine/engine_impl.h"
+
+namespace stageload::engine {
+namespace {
+
+using core::LeaseId;
+
+absl::Status NoClient(JobId id) {
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("client_id: ", core::Value(id), " is not registered")),
+      kClientNotFound, "client_id");
+}
+
+absl::Status NoLease(const ReleaseRequest& request) {
+  const std::string what = request.lease ? absl::StrCat("lease ", core::Value(*request.lease))
+                                         : absl::StrCat("request \"", request.request_id, "\"");
+  return WithReason(absl::NotFoundError(absl::StrCat(what, " is not held or waited for by client ",
+                                                     core::Value(request.client))),
+                    kLeaseNotFound, request.lease ? "lease_id" : "request_id");
+}
+
+absl::Status TakenBack() {
+  return WithReason(absl::CancelledError("the request was taken back"), kLeaseNotFound);
+}
+
+// "python" of "/usr/bin/python train.py".
+std::string ProgramOf(const std::string& command_line) {
+  const std::string program = command_line.substr(0, command_line.find(' '));
+  return program.substr(program.rfind('/') + 1);
+}
+
+}  // namespace
+
+// ---- Registrations ----
+
+void Engine::Impl::Register(WatchToken token, RegisterRequest request, OnSession on_event) {
+  const absl::StatusOr<host::Process> process = parts_.host->Find(request.pid);
+  if (!process.ok()) {
+    return on_event(WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                   "pid: there is no process ", request.pid, " to register")),
+                               kInvalidField, "pid"));
+  }
+  Session& session = sessions_[token];
+  session.root = process->identity;
+  session.caller = request.caller;
+  session.on_event = std::move(on_event);
+  if (const auto client = ClientAround(request.pid)) return Join(token, *client);
+
+  const absl::StatusOr<std::string> line = parts_.host->CommandLine(process->identity);
+  core::Submit event;
+  event.token = next_submit_token_++;
+  event.kind = core::JobKind::kSession;
+  event.command = line.ok() ? core::DisplayCommand({*line}) : "";
+  event.name = request.name.empty() ? ProgramOf(event.command) : std::move(request.name);
+  event.policy = request.policy;
+  event.may_signal = request.enforce;
+  event.root = process->identity;
+  event.boot_id = parts_.host->BootId();
+  Enqueue(event, std::nullopt,
+          [this, token](const absl::StatusOr<JobView>& job) { Accept(token, job); });
+}
+
+// Its row is on disk, or it was refused.
+void Engine::Impl::Accept(WatchToken token, const absl::StatusOr<JobView>& job) {
+  const auto session = sessions_.find(token);
+  if (!job.ok()) {
+    if (session == sessions_.end()) return;
+    const OnSession on_event = std::move(session->second.on_event);
+    sessions_.erase(session);
+    return on_event(job.status());
+  }
+  const JobId id = job->record.id;
+  if (session == sessions_.end()) return Feed(core::ClientGone{id});  // its caller has gone
+  session->second.client = id;
+  Attach(id, session->second.root, ProcessTree::Root::kMember);
+  SampleSoon();
+  TellRegistered(session->second);
+}
+
+// A process in the tree of a client is that client, so nothing is counted twice, and what stops the
+// client stops the process.
+void Engine::Impl::Join(WatchToken token, JobId client) {
+  Session& session = sessions_.at(token);
+  session.client = client;
+  session.joined = true;
+  session.suspended = core_->Find(client)->state == core::JobState::kSuspended;
+  after_commit_.push_back([this, token](const absl::Status&) {
+    const auto found = sessions_.find(token);
+    if (found != sessions_.end()) TellRegistered(found->second);
+  });
+}
+
+void Engine::Impl::TellRegistered(Session& session) {
+  const core::JobRecord* record = core_->Find(*session.client);
+  if (record == nullptr) return;  // it has ended meanwhile; that is told, too
+  session.on_event(Registered{record->id, record->policy, core_->host(), session.joined});
+}
+
+void Engine::Impl::Unregister(WatchToken token) {
+  auto node = sessions_.extract(token);
+  if (node.empty()) return;
+  Session& session = node.mapped();
+  if (!session.client) return;  // see Accept()
+  std::vector<WatchToken> waiting;
+  for (const auto& [acquisition_token, acquisition] : acquisitions_) {
+    if (acquisition.session == token) waiting.push_back(acquisition_token);
+  }
+  for (const WatchToken acquisition : waiting) AnswerAcquisition(acquisition, TakenBack());
+  if (session.joined) {
+    for (const auto& [lease, request_id] : session.leases) Feed(core::LeaseReleased{lease});
+    return;
+  }
+  SessionEnded(*session.client);
+}
+
+void Engine::Impl::ForSessionsOf(JobId client, const std::function<void(Session&)>& tell) {
+  for (auto& [token, session] : sessions_) {
+    if (session.client == client) tell(session);
+  }
+}
+
+// Of a client that has ended.
+void Engine::Impl::EndSessionsOf(JobId client) {
+  std::vector<OnSession> ended;
+  for (auto session = sessions_.begin(); session != sessions_.end();) {
+    if (session->second.client == client) {
+      ended.push_back(std::move(session->second.on_event));
+      session = sessions_.erase(session);
+    } else {
+      ++session;
+    }
+  }
+  for (const OnSession& on_event : ended) on_event(ClientEnded{});
+  said_.erase(client);
+}
+
+void Engine::Impl::TurnSessionsAway() {
+  for (auto& [token, session] : std::exchange(sessions_, {})) session.on_event(ShuttingDown());
+  for (auto& [token, wanted] : std::exchange(acquisitions_, {})) wanted.on_lease(ShuttingDown());
+  for (auto& [token, recording] : std::exchange(recordings_, {})) {
+    recording.on_update(ShuttingDown());
+  }
+}
+
+// Whether they are suspended or go on.
+void Engine::Impl::TellSessions(const std::set<JobId>& changed) {
+  for (auto& [token, session] : sessions_) {
+    if (!session.client || changed.count(*session.client) == 0) continue;
+    const core::JobRecord* record = core_->Find(*session.client);
+    if (record == nullptr) continue;
+    const bool suspended = record->state == core::JobState::kSuspended;
+    if (std::exchange(session.suspended, suspended) == suspended) continue;
+    if (suspended) {
+      session.on_event(Suspended{record->reason, record->reason_text});
+    } else {
+      session.on_event(Resumed{});
+    }
+  }
+}
+
+void Engine::Impl::TellPressure() {
+  const std::optional<core::Pressure> pressure = core_->host().pressure;
+  if (!pressure || pressure == std::exchange(pressure_, pressure)) return;
+  for (auto& [token, session] : sessions_) {
+    if (session.client) session.on_event(PressureChanged{core_->host()});
+  }
+}
+
+// ---- What the core decides about them ----
+
+bool Engine::Impl::IsForSessions(const core::Effect& effect) {
+  return std::holds_alternative<core::Warned>(effect) ||
+         std::holds_alternative<core::StopRequested>(effect) ||
+         std::holds_alternative<core::LeaseQueued>(effect) ||
+         std::holds_alternative<core::LeaseGranted>(effect) ||
+         std::holds_alternative<core::LeaseDenied>(effect);
+}
+
+void Engine::Impl::CarryOutForSessions(const core::Effect& effect) {
+  if (const auto* warned = std::get_if<core::Warned>(&effect)) {
+    ForSessionsOf(warned->id, [&](Session& session) { session.on_event(*warned); });
+  } else if (const auto* stop = std::get_if<core::StopRequested>(&effect)) {
+    ForSessionsOf(stop->id, [&](Session& session) { session.on_event(*stop); });
+  } else if (const auto* queued = std::get_if<core::LeaseQueued>(&effect)) {
+    LeaseIsQueued(*queued);
+  } else if (const auto* granted = std::get_if<core::LeaseGranted>(&effect)) {
+    LeaseIsGranted(*granted);
+  } else if (const auto* denied = std::get_if<core::LeaseDenied>(&effect)) {
+    if (const auto token = AcquisitionOf(denied->id)) AnswerAcquisition(*token, denied->status);
+    ForgetLease(denied->id);
+  }
+}
+
+// ---- Leases ----
+
+// The registration of the client that the caller speaks for: over the same connection, or as the
+// registered process or a descendant of it.
+absl::StatusOr<Engine::WatchToken> Engine::Impl::SessionOf(JobId client, const Caller& caller) {
+  std::vector<WatchToken> sessions;
+  for (const auto& [token, session] : sessions_) {
+    if (session.client != client) continue;
+    if (session.caller.connection == caller.connection) return token;
+    sessions.push_back(token);
+  }
+  if (sessions.empty()) return NoClient(client);
+  const std::vector<core::ProcessIdentity> line = WithAncestors(caller.pid);
+  for (const WatchToken token : sessions) {
+    const Session& session = sessions_.at(token);
+    if (session.caller.pid == caller.pid) return token;
+    if (std::find(line.begin(), line.end(), session.root) != line.end()) return token;
+  }
+  return WithReason(absl::PermissionDeniedError(
+                        absl::StrCat("client_id: process ", caller.pid, " did not register client ",
+                                     core::Value(client), " and is not in its process tree")),
+                    kPeerRefused, "client_id");
+}
+
+void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_lease) {
+  const absl::StatusOr<WatchToken> session = SessionOf(request.client, request.caller);
+  if (!session.ok()) return on_lease(session.status());
+  core::Acquire event;
+  event.token = next_submit_token_++;
+  event.client = request.client;
+  event.stage = std::move(request.stage);
+  event.memory = request.memory;
+  event.start_timeout = request.start_timeout;
+  event.loaded = request.loaded;
+  Acquisition& acquisition = acquisitions_[token];
+  acquisition.session = *session;
+  acquisition.request_id = std::move(request.request_id);
+  acquisition.on_lease = std::move(on_lease);
+  acquiring_[event.token] = token;
+  Feed(event);
+}
+
+void Engine::Impl::AcquireRefused(std::uint64_t token, const absl::Status& status) {
+  const auto acquire = acquiring_.extract(token);
+  if (!acquire.empty()) AnswerAcquisition(acquire.mapped(), status);
+}
+
+void Engine::Impl::LeaseIsQueued(const core::LeaseQueued& queued) {
+  const auto acquire = acquiring_.extract(queued.token);
+  const auto found = acquisitions_.find(acquire.mapped());
+  // Its caller has gone, or its registration has.
+  if (found == acquisitions_.end()) return Feed(core::LeaseReleased{queued.id});
+  Acquisition& acquisition = found->second;
+  const auto session = sessions_.find(acquisition.session);
+  if (session == sessions_.end()) return;  // its client has ended, and so has the request
+  acquisition.lease = queued.id;
+  session->second.leases[queued.id] = acquisition.request_id;
+  const auto lease = core_->leases().find(queued.id);
+  if (lease != core_->leases().end() && !lease->second.granted) TellWaiting(acquisition);
+}
+
+void Engine::Impl::LeaseIsGranted(const core::LeaseGranted& granted) {
+  const auto token = AcquisitionOf(granted.id);
+  const auto lease = core_->leases().find(granted.id);
+  if (!token || lease == core_->leases().end()) return;
+  const std::string stage = lease->second.stage;
+  said_[granted.client].stage = stage;
+  TellRecordingsOf(granted.client, {"stage", granted.client, stage, Now().wall,
+                                    telemetry::Mark{.kind = "stage", .stage = stage}});
+  AnswerAcquisition(
+      *token, LeaseGranted{granted.id, granted.forced, Now().awake - lease->second.asked.awake});
+}
+
+// The last answer to who waits for a lease.
+void Engine::Impl::AnswerAcquisition(WatchToken token, absl::StatusOr<LeaseEvent> answer) {
+  auto node = acquisitions_.extract(token);
+  if (!node.empty()) node.mapped().on_lease(std::move(answer));
+}
+
+std::optional<Engine::WatchToken> Engine::Impl::AcquisitionOf(LeaseId id) const {
+  for (const auto& [token, acquisition] : acquisitions_) {
+    if (acquisition.lease == id) return token;
+  }
+  return std::nullopt;
+}
+
+std::optional<Engine::WatchToken> Engine::Impl::HolderOf(LeaseId id) const {
+  for (const auto& [token, session] : sessions_) {
+    if (session.leases.count(id) > 0) return token;
+  }
+  return std::nullopt;
+}
+
+void Engine::Impl::TellWaiting(Acquisition& acquisition) {
+  LeaseWaiting waiting;
+  waiting.blockers = core_->BlockersOf(Now(), *acquisition.lease);
+  const std::vector<LeaseId> order = core_->WaitingLeases();
+  waiting.position = std::find(order.begin(), order.end(), *acquisition.lease) - order.begin() + 1;
+  acquisition.told.Told(waiting.blockers, Now().awake);
+  acquisition.on_lease(std::move(waiting));
+}
+
+void Engine::Impl::TellWaitingLeases() {
+  for (auto& [token, acquisition] : acquisitions_) {
+    if (!acquisition.lease) continue;
+    const std::vector<core::Blocker> blockers = core_->BlockersOf(Now(), *acquisition.lease);
+    if (!blockers.empty() && acquisition.told.IsNews(blockers, Now().awake)) {
+      TellWaiting(acquisition);
+    }
+  }
+}
+
+void Engine::Impl::ForgetLease(LeaseId id) {
+  if (const auto holder = HolderOf(id)) sessions_.at(*holder).leases.erase(id);
+}
+
+void Engine::Impl::GiveBack(LeaseId id) {
+  ForgetLease(id);
+  Feed(core::LeaseReleased{id});
+  SampleSoon();
+}
+
+void Engine::Impl::Abandon(WatchToken token) {
+  auto node = acquisitions_.extract(token);
+  if (!node.empty() && node.mapped().lease) GiveBack(*node.mapped().lease);
+}
+
+void Engine::Impl::Release(const ReleaseRequest& request, OnDone done) {
+  const absl::StatusOr<WatchToken> session = SessionOf(request.client, request.caller);
+  if (!session.ok()) return done(session.status());
+  // One that is on its way into the queue, or waits there.
+  for (auto& [token, acquisition] : acquisitions_) {
+    const bool meant = request.lease ? acquisition.lease == request.lease
+                                     : acquisition.request_id == request.request_id;
+    const auto owner = sessions_.find(acquisition.session);
+    if (!meant || owner == sessions_.end() || owner->second.client != request.client) continue;
+    const std::optional<LeaseId> lease = acquisition.lease;
+    AnswerAcquisition(token, TakenBack());
+    if (lease) GiveBack(*lease);
+    return done(absl::OkStatus());
+  }
+  for (const auto& [token, other] : sessions_) {
+    if (other.client != request.client) continue;
+    for (const auto& [lease, request_id] : other.leases) {
+      const bool meant = request.lease ? lease == *request.lease : request_id == request.request_id;
+      if (!meant) continue;
+      GiveBack(lease);
+      return done(absl::OkStatus());
+    }
+  }
+  done(NoLease(request));
+}
+
+}  // namespace stageload::engine

@@ -1,0 +1,96 @@
+#include "daemon/rpc/process_watch.h"
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "daemon/rpc/convert_session.h"
+#include "daemon/rpc/write_loop.h"
+
+namespace stageload::rpc {
+namespace {
+
+constexpr std::size_t kMaxWaiting = 256;
+constexpr int kMaxEvents = 1000;  // in one answer
+
+class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
+ public:
+  explicit ProcessWatch(engine::Engine* engine)
+      : WriteLoop(AtEnd::kWriteWhatWaits),
+        engine_(engine),
+        token_(engine == nullptr ? 0 : engine->NewWatchToken()) {}
+
+  void Record(const std::shared_ptr<ProcessWatch>& self, std::int32_t pid,
+              absl::Duration interval) {
+    engine_->Record(
+        token_, pid, interval,
+        [self](const absl::StatusOr<engine::RecordingUpdate>& update) { self->Tell(update); });
+  }
+
+  void Own(std::shared_ptr<ProcessWatch> self) { Keep(std::move(self)); }
+
+  void End(const absl::Status& status) {
+    Lock lock = Locked();
+    EndWith(lock, status);
+  }
+
+ private:
+  void Tell(const absl::StatusOr<engine::RecordingUpdate>& update) {
+    if (!update.ok()) return End(update.status());
+    Lock lock = Locked();
+    if (update->reading || !update->events.empty()) {
+      waiting_.push_back(ToProto(*update));
+      if (waiting_.size() > kMaxWaiting) DropOldest();
+    }
+    if (update->ended) return EndWith(lock, absl::OkStatus());
+    Pump(lock);
+  }
+
+  // Its events go with the next.
+  void DropOldest() {
+    v1::WatchProcessResponse oldest = std::move(waiting_.front());
+    waiting_.pop_front();
+    v1::WatchProcessResponse& next = waiting_.front();
+    next.set_dropped(next.dropped() + oldest.dropped() + (oldest.has_sample() ? 1 : 0));
+    next.mutable_events()->Swap(oldest.mutable_events());
+    for (const v1::Event& event : oldest.events()) {
+      if (next.events_size() < kMaxEvents) *next.add_events() = event;
+    }
+  }
+
+  bool Take(v1::WatchProcessResponse& message) override {
+    if (waiting_.empty()) return false;
+    message = std::move(waiting_.front());
+    waiting_.pop_front();
+    return true;
+  }
+
+  void Gone() override {
+    if (engine_ != nullptr) engine_->StopRecording(token_);
+  }
+
+  engine::Engine* const engine_;
+  const engine::Engine::WatchToken token_;
+  std::deque<v1::WatchProcessResponse> waiting_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(engine::Engine* engine,
+                                                                      std::int32_t pid,
+                                                                      absl::Duration interval) {
+  const auto watch = std::make_shared<ProcessWatch>(engine);
+  watch->Own(watch);
+  watch->Record(watch, pid, interval);
+  return watch.get();
+}
+
+grpc::ServerWriteReactor<v1::WatchProcessResponse>* RefuseProcessWatch(const absl::Status& status) {
+  const auto watch = std::make_shared<ProcessWatch>(nullptr);
+  watch->Own(watch);
+  watch->End(status);
+  return watch.get();
+}
+
+}  // namespace stageload::rpc
