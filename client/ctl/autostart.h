@@ -1,28 +1,16 @@
-// Starts a daemon for this user in the background, as Watchman does, so that every command works on
-// a machine where nobody set anything up.
+// The library's start of a daemon, by its name here.
 //
-// Threading: before other threads exist (it reads the environment).
+// Threading: as there.
 #ifndef STAGELOAD_CLIENT_CTL_AUTOSTART_H_
 #define STAGELOAD_CLIENT_CTL_AUTOSTART_H_
 
-#include <string>
-#include <vector>
-
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "base/paths.h"
 #include "client/ctl/unique_fd.h"
+#include "client/lib/autostart.h"
 
 namespace stageload::ctl {
 
-// $STAGELOAD_DAEMON, else the stageloadd beside this program, else the one in $PATH.
-absl::StatusOr<std::string> FindDaemon(const Environment& environment);
-
-// Spawns the daemon in a session of its own with nothing of ours and waits until it answers at
-// paths.socket; the connected socket. Of two that start one at once, the daemon's lock decides and
-// both connect to the winner. Unavailable with the daemon's own words when it does not come up.
-absl::StatusOr<UniqueFd> StartDaemon(const Paths& paths, std::vector<std::string> arguments,
-                                     absl::Duration timeout = absl::Seconds(10));
+using client::FindDaemon;
+using client::StartDaemon;
 
 }  // namespace stageload::ctl
 

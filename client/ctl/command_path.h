@@ -1,18 +1,14 @@
-// Finds a command as execvp would, so that a missing one is told before anything waits for room.
+// The library's search for a command, by its name here.
 //
-// Threading: pure but for the file system.
+// Threading: as there.
 #ifndef STAGELOAD_CLIENT_CTL_COMMAND_PATH_H_
 #define STAGELOAD_CLIENT_CTL_COMMAND_PATH_H_
 
-#include <string>
-
-#include "absl/status/statusor.h"
+#include "client/lib/command_path.h"
 
 namespace stageload::ctl {
 
-// `command` itself when it has a slash, else the first executable file of that name in `path`.
-// NotFound, or PermissionDenied when it is there and cannot be executed.
-absl::StatusOr<std::string> FindCommand(const std::string& command, const std::string& path);
+using client::FindCommand;
 
 }  // namespace stageload::ctl
 

@@ -1,63 +1,27 @@
-// The way to the daemon: one connected socket, one channel over it.
+// The library's way to the daemon (client/lib/connection.h), by its names here.
 //
-// The socket is connected by us and handed to gRPC: that takes a millisecond off every command,
-// tells "no daemon" (start one) from every other error, and needs no resolver or load balancer.
-//
-// Threading: Connect before threads that need the environment; a Connection may be used from any
-// thread.
+// Threading: as there.
 #ifndef STAGELOAD_CLIENT_CTL_CONNECTION_H_
 #define STAGELOAD_CLIENT_CTL_CONNECTION_H_
 
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
-
-#include <memory>
-#include <string>
-
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "base/paths.h"
 #include "client/ctl/unique_fd.h"
-#include "stageload/v1/admin_service.pb.h"
+#include "client/lib/connection.h"
 
 namespace stageload::ctl {
 
-// How long a call that only asks or tells may take.
-inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
-// How long the next daemon is waited for when one went away.
-inline constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
+using client::Connect;
+using client::Connection;
+using client::ConnectOptions;
+using client::Dial;
+using client::kCallTimeout;
+using client::kReconnectWithin;
+using client::PathsFor;
+using client::Reconnect;
+using client::SetTimeout;
+using client::WentAway;
 
-struct ConnectOptions {
-  std::string socket;     // --socket; empty is the environment's
-  bool autostart = true;  // start a daemon when none answers
-};
-
-struct Connection {
-  std::shared_ptr<grpc::Channel> channel;
-  v1::GetVersionResponse version;  // of the daemon
-  std::string socket;
-  ConnectOptions options;  // with which it was made
-};
-
-// The paths with --socket put in, made absolute.
-absl::StatusOr<Paths> PathsFor(const ConnectOptions& options);
-
-// A connected, non-blocking socket. NotFound when nothing listens at `path`.
-absl::StatusOr<UniqueFd> Dial(const std::string& path);
-
-// Connects and asks for the version; starts a daemon first where that is wanted and needed. A
-// daemon of another API level is told on stderr. Unavailable when there is none.
-absl::StatusOr<Connection> Connect(const ConnectOptions& options);
-
-// Whether the daemon went away in the middle of a call, as in a crash; not when it said that it was
-// leaving.
-bool WentAway(const absl::Status& status);
-
-// To the next daemon, after the one of `lost` went away: jobs live on, and so may who waits for
-// them. Tries for 10 s, since several who wait may start one at once.
-absl::StatusOr<Connection> Reconnect(const Connection& lost);
-
-void SetTimeout(grpc::ClientContext& context, absl::Duration timeout = kCallTimeout);
+// One line on stderr when this program and the daemon are not of one age.
+void TellSkew(const v1::GetVersionResponse& daemon);
 
 }  // namespace stageload::ctl
 

@@ -1,23 +1,16 @@
-// This process's environment as a list, and as what exec wants.
+// The library's list of the environment, by its name here.
 //
-// Threading: no thread may change the environment meanwhile.
+// Threading: as there.
 #ifndef STAGELOAD_CLIENT_CTL_ENVIRONMENT_H_
 #define STAGELOAD_CLIENT_CTL_ENVIRONMENT_H_
 
-#include <string>
-#include <vector>
+#include "client/lib/environment.h"
 
 namespace stageload::ctl {
 
-// "NAME=value", in order.
-std::vector<std::string> OwnEnvironment();
-
-// Replaces NAME where it is, or adds it.
-void SetVariable(std::vector<std::string>& environment, const std::string& name,
-                 const std::string& value);
-
-// Pointers into `texts` with a null at the end; valid as long as `texts` is unchanged.
-std::vector<char*> Pointers(std::vector<std::string>& texts);
+using client::OwnEnvironment;
+using client::Pointers;
+using client::SetVariable;
 
 }  // namespace stageload::ctl
 

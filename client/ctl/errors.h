@@ -4,14 +4,14 @@
 #ifndef STAGELOAD_CLIENT_CTL_ERRORS_H_
 #define STAGELOAD_CLIENT_CTL_ERRORS_H_
 
-#include <grpcpp/support/status.h>
+#include <string>
 
 #include "absl/status/status.h"
+#include "client/lib/status.h"
 
 namespace stageload::ctl {
 
-// The call's status with the daemon's ErrorInfo.reason and field attached (base/error_reason.h).
-absl::Status FromGrpc(const grpc::Status& status);
+using client::FromGrpc;
 
 // 2 for what the user asked wrongly, 4 for ADMISSION_TIMEOUT, 69 when there is no daemon or it went
 // away, else 1.

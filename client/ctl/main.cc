@@ -10,6 +10,7 @@
 
 #include "base/standard_streams.h"
 #include "client/ctl/command_line.h"
+#include "client/ctl/connection.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -101,6 +102,7 @@ int Run(int argc, char** argv) {
     }
     return UsageError(invocation, Named(app), error.what());
   }
+  invocation.connect.on_answer = TellSkew;
   invocation.connect.autostart = !no_autostart && !AutostartForbidden();
   return invocation.action();
 }

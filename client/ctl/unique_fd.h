@@ -1,37 +1,14 @@
-// A file descriptor with one owner.
+// The library's file descriptor with one owner, by its name here.
 //
-// Threading: as an int.
+// Threading: as there.
 #ifndef STAGELOAD_CLIENT_CTL_UNIQUE_FD_H_
 #define STAGELOAD_CLIENT_CTL_UNIQUE_FD_H_
 
-#include <unistd.h>
-
-#include <utility>
+#include "client/lib/unique_fd.h"
 
 namespace stageload::ctl {
 
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    Reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~UniqueFd() { Reset(); }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-  void Reset(int fd = -1) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_ = -1;
-};
+using client::UniqueFd;
 
 }  // namespace stageload::ctl
 

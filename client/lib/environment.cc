@@ -1,5 +1,5 @@
 // Reads environ.
-#include "client/ctl/environment.h"
+#include "client/lib/environment.h"
 
 #ifdef __APPLE__
 #include <crt_externs.h>
@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace stageload::ctl {
+namespace stageload::client {
 
 std::vector<std::string> OwnEnvironment() {
 #ifdef __APPLE__
@@ -43,4 +43,4 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-}  // namespace stageload::ctl
+}  // namespace stageload::client

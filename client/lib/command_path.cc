@@ -1,5 +1,5 @@
 // The search of execvp, without the exec.
-#include "client/ctl/command_path.h"
+#include "client/lib/command_path.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace stageload::ctl {
+namespace stageload::client {
 namespace {
 
 enum class Candidate { kMissing, kForbidden, kGood };
@@ -47,4 +47,4 @@ absl::StatusOr<std::string> FindCommand(const std::string& command, const std::s
   return Refusal(command, forbidden);
 }
 
-}  // namespace stageload::ctl
+}  // namespace stageload::client

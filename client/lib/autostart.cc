@@ -1,5 +1,5 @@
 // Finds, spawns and waits for stageloadd.
-#include "client/ctl/autostart.h"
+#include "client/lib/autostart.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -27,11 +27,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
-#include "client/ctl/command_path.h"
-#include "client/ctl/connection.h"
-#include "client/ctl/environment.h"
+#include "client/lib/command_path.h"
+#include "client/lib/connection.h"
+#include "client/lib/environment.h"
 
-namespace stageload::ctl {
+namespace stageload::client {
 namespace {
 
 // How long the winner of a start may take from its lock to its pid in the lock file.
@@ -218,4 +218,4 @@ absl::StatusOr<UniqueFd> StartDaemon(const Paths& paths, std::vector<std::string
   return Start(paths, *daemon, *pid, *words).Await(timeout);
 }
 
-}  // namespace stageload::ctl
+}  // namespace stageload::client

@@ -1,0 +1,158 @@
+// Dials, starts a daemon if need be, and asks who it is.
+#include "client/lib/connection.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/error_reason.h"
+#include "client/lib/autostart.h"
+#include "client/lib/status.h"
+#include "stageload/v1/admin_service.grpc.pb.h"
+
+namespace stageload::client {
+namespace {
+
+// A daemon that accepts and says nothing is not one to wait for.
+constexpr absl::Duration kVersionTimeout = absl::Seconds(10);
+// A daemon that leaves because it was idle may take a connection with it.
+constexpr int kConnectTries = 3;
+constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
+
+absl::StatusOr<UniqueFd> NewSocket() {
+#ifdef SOCK_CLOEXEC
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+#else
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM, 0));
+#endif
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "make a Unix socket");
+#ifndef SOCK_CLOEXEC
+  (void)fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+  // gRPC leaves a descriptor that it is given as it is: non-blocking is ours to set.
+  (void)fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+#endif
+#ifdef SO_NOSIGPIPE
+  const int on = 1;
+  (void)setsockopt(fd.get(), SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  return fd;
+}
+
+std::shared_ptr<grpc::Channel> ChannelOver(UniqueFd fd) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);  // a page of a thousand jobs may pass 4 MiB
+  return grpc::CreateCustomInsecureChannelFromFd("localhost", fd.Release(), arguments);
+}
+
+absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
+  absl::StatusOr<UniqueFd> fd = Dial(paths.socket);
+  if (fd.ok() || !absl::IsNotFound(fd.status())) return fd;
+  if (!autostart) {
+    return absl::UnavailableError(absl::StrCat("no daemon answers at ", paths.socket,
+                                               "; start one with `stageloadctl daemon start`"));
+  }
+  return StartDaemon(paths, {"--idle-exit", "10m"});
+}
+
+absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  SetTimeout(context, kVersionTimeout);
+  v1::GetVersionResponse response;
+  const grpc::Status status =
+      v1::AdminService::NewStub(channel)->GetVersion(&context, v1::GetVersionRequest(), &response);
+  if (!status.ok()) return FromGrpc(status);
+  return response;
+}
+
+}  // namespace
+
+absl::StatusOr<Paths> PathsFor(const ConnectOptions& options) {
+  const Environment environment = ProcessEnvironment();
+  if (options.socket.empty()) return ResolvePaths(environment);
+  std::string socket = options.socket;
+  if (socket.front() != '/') {
+    char folder[PATH_MAX];
+    if (getcwd(folder, sizeof folder) == nullptr) {
+      return absl::ErrnoToStatus(errno, "read the working directory");
+    }
+    socket = absl::StrCat(folder, "/", socket);
+  }
+  return ResolvePaths([&](const std::string& name) -> std::optional<std::string> {
+    return name == "STAGELOAD_SOCKET" ? std::optional(socket) : environment(name);
+  });
+}
+
+absl::StatusOr<UniqueFd> Dial(const std::string& path) {
+  if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
+  absl::StatusOr<UniqueFd> fd = NewSocket();
+  if (!fd.ok()) return fd;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  // EAGAIN: the queue of waiting connections is full, as when a hundred clients come at once.
+  for (int tries = 0; tries < 1000; ++tries) {
+    if (connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+      return fd;
+    }
+    if (errno != EAGAIN && errno != EINTR) break;
+    const timespec pause{0, 5'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  const int error = errno;
+  if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR) {
+    return absl::NotFoundError(absl::StrCat("no daemon answers at ", path));
+  }
+  return absl::ErrnoToStatus(error, absl::StrCat("connect to ", path));
+}
+
+absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
+  const absl::StatusOr<Paths> paths = PathsFor(options);
+  if (!paths.ok()) return paths.status();
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<UniqueFd> fd = DialOrStart(*paths, options.autostart);
+    if (!fd.ok()) return fd.status();
+    Connection connection;
+    connection.channel = ChannelOver(*std::move(fd));
+    connection.socket = paths->socket;
+    connection.options = options;
+    absl::StatusOr<v1::GetVersionResponse> version = AskVersion(connection.channel);
+    if (version.ok()) {
+      if (options.on_answer) options.on_answer(*version);
+      connection.version = *std::move(version);
+      return connection;
+    }
+    if (tries == kConnectTries || !absl::IsUnavailable(version.status()) ||
+        ReasonOf(version.status()) == kPeerRefused) {
+      return version.status();
+    }
+  }
+}
+
+bool WentAway(const absl::Status& status) {
+  return absl::IsUnavailable(status) && ReasonOf(status).empty();
+}
+
+absl::StatusOr<Connection> Reconnect(const Connection& lost) {
+  const absl::Time give_up = absl::Now() + kReconnectWithin;
+  for (;;) {
+    absl::StatusOr<Connection> connection = Connect(lost.options);
+    if (connection.ok() || absl::Now() > give_up) return connection;
+    absl::SleepFor(kReconnectPause);
+  }
+}
+
+void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
+}
+
+}  // namespace stageload::client
