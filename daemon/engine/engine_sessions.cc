@@ -30,9 +30,10 @@ absl::Status TakenBack() {
 }
 
 // "python" of "/usr/bin/python train.py".
-std::string ProgramOf(const std::string& command_line) {
+std::string NameOf(const std::string& command_line, std::int32_t pid) {
   const std::string program = command_line.substr(0, command_line.find(' '));
-  return program.substr(program.rfind('/') + 1);
+  const std::string name = program.substr(program.rfind('/') + 1);
+  return name.empty() ? absl::StrCat("process ", pid) : name;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ void Engine::Impl::Register(WatchToken token, RegisterRequest request, OnSession
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kSession;
   event.command = line.ok() ? core::DisplayCommand({*line}) : "";
-  event.name = request.name.empty() ? ProgramOf(event.command) : std::move(request.name);
+  event.name = request.name.empty() ? NameOf(event.command, request.pid) : std::move(request.name);
   event.policy = request.policy;
   event.may_signal = request.enforce;
   event.root = process->identity;

@@ -1,0 +1,146 @@
+// Leases of jobs whose command registers, of programs that outlived their daemon, and the limits of
+// sessions. That leases wait for room, in order and without deadlock: scheduler_test.cc.
+#include "base/error_reason.h"
+#include "tests/daemon/core/scheduler_fixture.h"
+
+namespace stageload::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class LeaseTest : public SchedulerTest {
+ protected:
+  // One that holds 100 MiB; 16 GiB are free.
+  int RunJob(std::optional<Bytes> memory) {
+    Policy policy;
+    policy.memory = memory;
+    const int id = static_cast<int>(Value(All<Accepted>(Submitting(policy)).at(0).id));
+    Sample();
+    Start(id);
+    Holds(id, MiB(100));
+    Sample();
+    EXPECT_EQ(StateOf(id), JobState::kRunning);
+    return id;
+  }
+};
+
+TEST_F(LeaseTest, ALeaseWithinWhatItsJobDeclaredNeedsNoMoreRoom) {
+  const int job = RunJob(GiB(12));
+  const Bytes reserved = scheduler_->Reserved();
+  const Effects effects = Acquiring(job, GiB(8));
+  EXPECT_THAT(All<LeaseGranted>(effects), SizeIs(1));
+  EXPECT_EQ(scheduler_->Reserved(), reserved);
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(job, GiB(4))), SizeIs(1));
+  EXPECT_EQ(scheduler_->Reserved(), reserved);
+}
+
+TEST_F(LeaseTest, ALeaseBeyondWhatItsJobDeclaredNeedsRoomForTheRest) {
+  const int job = RunJob(GiB(12));
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(job, GiB(10))), SizeIs(1));
+  // 12 declared, 10 leased: 4 more are 2 over; 16 - 12 - 2 leaves less than the reserve of 3.2.
+  const Effects waits = Acquiring(job, GiB(4));
+  ASSERT_THAT(All<LeaseQueued>(waits), SizeIs(1));
+  const LeaseId lease = All<LeaseQueued>(waits)[0].id;
+  EXPECT_THAT(All<LeaseGranted>(waits), SizeIs(1)) << "every client waits for a lease: forced";
+  EXPECT_TRUE(All<LeaseGranted>(waits)[0].forced);
+  EXPECT_TRUE(scheduler_->leases().at(lease).forced);
+}
+
+TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
+  const int job = RunJob(GiB(12));
+  const Bytes reserved = scheduler_->Reserved();
+  const LeaseId lease = All<LeaseGranted>(Acquiring(job, GiB(8))).at(0).id;
+  Step(LeaseReleased{lease});
+  EXPECT_EQ(scheduler_->Reserved(), reserved);
+}
+
+TEST_F(LeaseTest, AJobThatDeclaredNothingReservesWhatItLeases) {
+  const int job = RunJob(std::nullopt);
+  EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
+  const LeaseId lease = All<LeaseGranted>(Acquiring(job, GiB(8))).at(0).id;
+  EXPECT_EQ(scheduler_->Reserved(), GiB(8));
+  Step(LeaseReleased{lease});
+  EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
+}
+
+TEST_F(LeaseTest, WhatIsLoadedAlreadyIsGrantedAtOnceAndReservesNothingTwice) {
+  Sample();
+  const int session = Register({});
+  Holds(session, GiB(10));
+  Available(GiB(4));  // level 12.5 %, and less than the reserve is left
+  Sample();
+  Step(Acquire{++token_, JobId{session}, "transformer", GiB(10), std::nullopt, true});
+  EXPECT_THAT(scheduler_->leases(), SizeIs(1));
+  EXPECT_TRUE(scheduler_->leases().begin()->second.granted);
+  EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
+}
+
+TEST_F(LeaseTest, ALeaseThatWaitsSaysWhyInTheTelemetry) {
+  Sample();
+  const int first = Register({});
+  const int second = Register({});
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(first, GiB(10))), SizeIs(1));
+  const Effects waits = Acquiring(second, GiB(10));
+  EXPECT_THAT(All<LeaseGranted>(waits), IsEmpty());
+  ASSERT_THAT(All<Note>(waits), SizeIs(1));
+  EXPECT_EQ(All<Note>(waits)[0].kind, "lease_waiting");
+  EXPECT_THAT(All<Note>(waits)[0].text, HasSubstr("MEMORY: needs 10 GiB"));
+  EXPECT_THAT(scheduler_->WaitingLeases(), ElementsAre(All<LeaseQueued>(waits)[0].id));
+}
+
+TEST_F(LeaseTest, ASessionBeyondTheLimitIsRefusedWithTheLimit) {
+  config_.max_sessions = 2;
+  Restart(config_);
+  Register({});
+  Register({});
+  const Effects refused = Submitting({}, JobKind::kSession);
+  ASSERT_THAT(All<Refused>(refused), SizeIs(1));
+  EXPECT_EQ(ReasonOf(All<Refused>(refused)[0].status), kTooManySessions);
+  EXPECT_THAT(std::string(All<Refused>(refused)[0].status.message()),
+              HasSubstr("the limit is 2 (max_sessions)"));
+}
+
+TEST_F(LeaseTest, ASessionThatIsStoppedHasNotEndedWhileAPartOfItHoldsItsMemory) {
+  Sample();
+  const int session = Register({});
+  Holds(session, GiB(2), 3);
+  Sample();
+  Step(CancelAsked{JobId{session}});
+  EXPECT_FALSE(Ended(Step(ClientGone{JobId{session}, 2})));
+  Holds(session, GiB(1), 1);
+  EXPECT_FALSE(Ended(Sample(absl::Milliseconds(50))));
+  // Its grace time is over.
+  EXPECT_THAT(Signals(Sample(absl::Seconds(6))), ElementsAre(kKill));
+  Holds(session, Bytes(0), 0);
+  const auto ended = Ended(Sample(absl::Milliseconds(50)));
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->state, JobState::kCancelled);
+}
+
+TEST_F(LeaseTest, AJobThatIsStoppedTellsTheProgramsThatRegisteredAsIt) {
+  const int job = RunJob(GiB(1));
+  host_.swap_used = GiB(9);
+  const Effects effects = Sample();
+  ASSERT_THAT(All<StopRequested>(effects), SizeIs(1));
+  EXPECT_EQ(All<StopRequested>(effects)[0].id, JobId{job});
+  EXPECT_EQ(All<StopRequested>(effects)[0].reason, Reason::kSwapBudget);
+  EXPECT_THAT(Signals(effects), ElementsAre(kTerm));
+}
+
+TEST_F(LeaseTest, AWarningCarriesTheChargeAndTheBudget) {
+  Sample();
+  const int session = Register({});
+  Sample();
+  host_.swap_used = GiB(7);
+  const Effects effects = Sample();
+  ASSERT_THAT(All<Warned>(effects), SizeIs(1));
+  EXPECT_EQ(All<Warned>(effects)[0].id, JobId{session});
+  EXPECT_EQ(All<Warned>(effects)[0].charge, GiB(7));
+  EXPECT_EQ(All<Warned>(effects)[0].swap_budget, GiB(8));
+}
+
+}  // namespace
+}  // namespace stageload::core
