@@ -65,7 +65,7 @@ TEST_F(AdmissionApi, S08_TheNextLeaseOfARunningPipelineGoesBeforeANewJob) {
   const auto waits = decode->Next();
   ASSERT_TRUE(waits && waits->has_waiting());
   EXPECT_EQ(waits->waiting().position(), 1);
-  EXPECT_THAT(std::string(waits->waiting().blockers(0).text()), HasSubstr("memory_pool"));
+  EXPECT_THAT(std::string(waits->waiting().blockers(0).text()), HasSubstr("left in the pool of 1 GiB"));
   ASSERT_TRUE(pipeline.Release(first.lease_id()).ok());
   const v1::Granted second = GrantOf(*decode);
   EXPECT_FALSE(second.forced());
