@@ -157,6 +157,7 @@ struct Acquire {
   Bytes memory;
   std::optional<absl::Duration> start_timeout;
   bool loaded = false;
+  std::uint64_t holder = 0;  // which of the client's programs asks
 };
 // A lease is given back, or no longer waited for.
 struct LeaseReleased {

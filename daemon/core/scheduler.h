@@ -52,6 +52,7 @@ struct ClientStatus {
 struct Lease {
   LeaseId id{};
   JobId client{};
+  std::uint64_t holder = 0;  // which of its programs: one may wait while another goes on
   std::string stage;
   Bytes memory;
   Instant asked;
@@ -197,6 +198,7 @@ class Scheduler {
   void TakeAsLoaded(Client& client);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
+  bool WaitsWithAll(const Client& client) const;
   bool GiveUpWaiting(const Instant& now, Effects& effects);
   void DropLease(LeaseId id);
   void DenyWanted(Client& client, Effects& effects);

@@ -218,6 +218,7 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   lease.id = next_lease_;
   lease.asked = now;
   lease.client = event.client;
+  lease.holder = event.holder;
   lease.stage = event.stage;
   lease.memory = event.memory;
   if (absl::Status status = CheckCanEverFit(DemandOfLease(lease), config_, host_); !status.ok()) {
@@ -341,11 +342,21 @@ bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
 // Whether each active client waits for a lease, or cannot go on either: suspended, or told to end
 // and stuck.
 bool Scheduler::EveryClientWaits() const {
-  return std::all_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+  return std::all_of(clients_.begin(), clients_.end(), [this](const auto& entry) {
     const Client& client = entry.second;
     if (client.stop) return client.stuck;
-    return !client.wanted.empty() || client.record.state == JobState::kSuspended;
+    return client.record.state == JobState::kSuspended || WaitsWithAll(client);
   });
+}
+
+// Whether it waits for a lease, and none of its programs holds one without waiting itself.
+bool Scheduler::WaitsWithAll(const Client& client) const {
+  const auto waits = [&](LeaseId held) {
+    return std::any_of(client.wanted.begin(), client.wanted.end(), [&](LeaseId wanted) {
+      return leases_.at(wanted).holder == leases_.at(held).holder;
+    });
+  };
+  return !client.wanted.empty() && std::all_of(client.leases.begin(), client.leases.end(), waits);
 }
 
 // ---- Why one waits ----

@@ -232,6 +232,7 @@ void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_
   event.memory = request.memory;
   event.start_timeout = request.start_timeout;
   event.loaded = request.loaded;
+  event.holder = *session;
   Acquisition& acquisition = acquisitions_[token];
   acquisition.session = *session;
   acquisition.request_id = std::move(request.request_id);

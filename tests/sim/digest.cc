@@ -97,7 +97,7 @@ class Mixer {
   void One(const core::SignalRefused& v) { All(v.id, v.text); }
   void One(const core::DrainAsked& v) { All(v.drain); }
   void One(const core::Acquire& v) {
-    All(v.token, v.client, v.stage, v.memory, v.start_timeout, v.loaded);
+    All(v.token, v.client, v.stage, v.memory, v.start_timeout, v.loaded, v.holder);
   }
   void One(const core::Tick&) {}
   // The many that are no more than an id.

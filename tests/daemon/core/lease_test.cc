@@ -49,6 +49,17 @@ TEST_F(LeaseTest, ALeaseBeyondWhatItsJobDeclaredNeedsRoomForTheRest) {
   EXPECT_TRUE(scheduler_->leases().at(lease).forced);
 }
 
+TEST_F(LeaseTest, NothingIsForcedWhileAnotherProgramOfTheSameClientHoldsALeaseAndGoesOn) {
+  const int job = RunJob(std::nullopt);
+  Step(Acquire{++token_, JobId{job}, "a", GiB(10), std::nullopt, false, 1});
+  Step(Acquire{++token_, JobId{job}, "b", GiB(10), std::nullopt, false, 2});
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1));
+  // Now the first waits as well.
+  const Effects effects = Step(Acquire{++token_, JobId{job}, "c", GiB(10), std::nullopt, false, 1});
+  ASSERT_THAT(All<LeaseGranted>(effects), SizeIs(1));
+  EXPECT_TRUE(All<LeaseGranted>(effects)[0].forced);
+}
+
 TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
   const int job = RunJob(GiB(12));
   const Bytes reserved = scheduler_->Reserved();
