@@ -125,6 +125,10 @@ const std::map<std::string, Reader>& Readers() {
        [](const toml::node& node, DaemonConfig& config) {
          return ReadCount(node, 1, 100'000, config.core.max_queued);
        }},
+      {"max_sessions",
+       [](const toml::node& node, DaemonConfig& config) {
+         return ReadCount(node, 1, 1000, config.core.max_sessions);
+       }},
       {"max_bypass",
        [](const toml::node& node, DaemonConfig& config) {
          return ReadCount(node, 0, 1000, config.core.max_bypass);

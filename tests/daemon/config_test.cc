@@ -45,7 +45,7 @@ TEST_F(ConfigTest, NoFileAndAnEmptyFileGiveTheDefaults) {
 TEST_F(ConfigTest, ReadsEveryKey) {
   const auto config = Load(
       "memory_pool = \"2.5G\"\nreserve = 1073741824\nreserve_percent = 12.5\n"
-      "max_pressure = \"warn\"\nmax_queued = 7\nmax_bypass = 3\nsettle = \"20s\"\n"
+      "max_pressure = \"warn\"\nmax_queued = 7\nmax_sessions = 8\nmax_bypass = 3\nsettle = \"20s\"\n"
       "keep_history = \"7d\"\non_end = \"say done\"\n"
       "anonymous_credit = 0.25\ngroup_limits = { gpu = 1, \"the net\" = 3 }\n");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -54,6 +54,7 @@ TEST_F(ConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config->core.reserve_fraction, 0.125);
   EXPECT_EQ(config->core.max_pressure, core::Pressure::kWarn);
   EXPECT_EQ(config->core.max_queued, 7);
+  EXPECT_EQ(config->core.max_sessions, 8);
   EXPECT_EQ(config->core.max_bypass, 3);
   EXPECT_EQ(config->core.settle, absl::Seconds(20));
   EXPECT_EQ(config->core.anonymous_credit, 0.25);
