@@ -356,6 +356,13 @@ void Engine::GetSome(std::vector<core::JobId> ids,
   });
 }
 
+void Engine::ListEvents(store::EventQuery query, OnEvents done) {
+  impl_->Ask(std::move(done),
+             [impl = impl_.get(), query = std::move(query)](OnEvents answer) mutable {
+               impl->ListEvents(std::move(query), std::move(answer));
+             });
+}
+
 void Engine::Update(core::JobId id, Change change, OnJob done) {
   impl_->Ask(std::move(done), [impl = impl_.get(), id, change = std::move(change)](OnJob answer) {
     impl->Update(id, change, std::move(answer));

@@ -120,6 +120,7 @@ class Engine {
   };
   using OnJob = absl::AnyInvocable<void(absl::StatusOr<JobView>)>;
   using OnPage = absl::AnyInvocable<void(absl::StatusOr<JobPage>)>;
+  using OnEvents = absl::AnyInvocable<void(absl::StatusOr<std::vector<store::EventRow>>)>;
   using OnDone = absl::AnyInvocable<void(absl::Status)>;
 
   // Errors carry a reason for programs (base/error_reason.h).
@@ -140,6 +141,8 @@ class Engine {
   // Those of them that still are.
   void GetSome(std::vector<core::JobId> ids,
                absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done);
+  // What happened, from the store, newest first.
+  void ListEvents(store::EventQuery query, OnEvents done);
   // What a user may ask of one job. Asked of a job in a wrong state: FailedPrecondition, with a
   // reason; asked for what is so already: the job as it is.
   enum class Request { kCancel, kHold, kRelease, kSuspend, kResume };

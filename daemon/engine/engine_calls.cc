@@ -310,6 +310,13 @@ void Engine::Impl::GetSome(const std::vector<JobId>& ids,
   });
 }
 
+void Engine::Impl::ListEvents(store::EventQuery query, OnEvents done) {
+  after_commit_.push_back(
+      [this, query = std::move(query), done = std::move(done)](const absl::Status&) mutable {
+        done(parts_.store->ListEvents(query));
+      });
+}
+
 // With the job as it stands once what was decided about it is on disk.
 void Engine::Impl::AnswerWhenSaved(JobId id, OnJob done) {
   after_commit_.push_back([this, id, done = std::move(done)](const absl::Status& status) mutable {

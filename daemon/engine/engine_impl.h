@@ -76,6 +76,7 @@ class Engine::Impl {
   void ListQueue(store::ListQuery query, QueuePlace after, OnPage done);
   void GetSome(const std::vector<JobId>& ids,
                absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done);
+  void ListEvents(store::EventQuery query, OnEvents done);
   void Update(JobId id, const Change& change, OnJob done);
   void HoldQueue(std::string why, OnDone done);
   void ReleaseQueue(OnDone done);

@@ -136,6 +136,11 @@ ALTER TABLE jobs ADD COLUMN notify INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN waited BLOB NOT NULL DEFAULT x'';
 ALTER TABLE specs ADD COLUMN variables BLOB NOT NULL DEFAULT x'';
 )sql",
+    // The history of one job and of one kind, in the order of time.
+    R"sql(
+CREATE INDEX events_by_job ON events (job, time);
+CREATE INDEX events_by_kind ON events (kind, time);
+)sql",
 };
 
 // The columns of `jobs` in the order in which a record is bound and read (store.cc, VisitColumns).
@@ -187,6 +192,15 @@ inline constexpr char kDropSpec[] = "DELETE FROM specs WHERE job = ?";
 
 inline constexpr char kInsertEvent[] =
     "INSERT INTO events (time, job, kind, text) VALUES (?, ?, ?, ?)";
+// Each index ends with the id, so that nothing is sorted.
+#define STAGELOAD_EVENTS_WHERE "SELECT time, job, kind, text, id FROM events WHERE "
+#define STAGELOAD_EVENTS_PAGE \
+  "time >= ?1 AND (time, id) < (?2, ?3) ORDER BY time DESC, id DESC LIMIT ?4"
+inline constexpr char kListEvents[] = STAGELOAD_EVENTS_WHERE STAGELOAD_EVENTS_PAGE;
+inline constexpr char kListEventsOfJob[] =
+    STAGELOAD_EVENTS_WHERE "job = ?5 AND " STAGELOAD_EVENTS_PAGE;
+inline constexpr char kListEventsOfKind[] =
+    STAGELOAD_EVENTS_WHERE "kind = ?5 AND " STAGELOAD_EVENTS_PAGE;
 
 inline constexpr char kFindRequest[] =
     "SELECT id FROM jobs WHERE request_id = ? AND request_id != ''";

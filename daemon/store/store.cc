@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -75,6 +76,7 @@ class Store::Database {
   std::vector<ProfileRow> Profiles();
   std::optional<core::JobId> FindRequest(const std::string& request_id);
   std::vector<core::JobId> EndedBefore(absl::Time then, int limit);
+  std::vector<EventRow> ListEvents(const EventQuery& query);
   void TrimEvents(absl::Time then, int limit);
   std::string Setting(const std::string& name);
   std::int64_t HighestId();
@@ -93,6 +95,8 @@ class Store::Database {
   std::int64_t EnvironmentId(const std::string& content);
   std::vector<std::int64_t> NewestIds(const ListQuery& query, std::int64_t before);
   std::vector<std::int64_t> FilteredIds(const ListQuery& query, std::int64_t before);
+
+  std::vector<EventRow> EventsOfKinds(const EventQuery& query);
 
   SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
 
@@ -113,6 +117,9 @@ class Store::Database {
   SQLite::Statement select_spec_ = Prepare(kSelectSpec);
   SQLite::Statement drop_spec_ = Prepare(kDropSpec);
   SQLite::Statement insert_event_ = Prepare(kInsertEvent);
+  SQLite::Statement list_events_ = Prepare(kListEvents);
+  SQLite::Statement list_events_of_job_ = Prepare(kListEventsOfJob);
+  SQLite::Statement list_events_of_kind_ = Prepare(kListEventsOfKind);
   SQLite::Statement find_request_ = Prepare(kFindRequest);
   SQLite::Statement delete_job_ = Prepare(kDeleteJob);
   SQLite::Statement old_jobs_ = Prepare(kOldJobs);
@@ -267,6 +274,68 @@ std::vector<core::JobId> Store::Database::EndedBefore(absl::Time then, int limit
   select->bind(2, limit);
   while (select->executeStep()) ids.push_back(core::JobId{select->getColumn(0).getInt64()});
   return ids;
+}
+
+namespace {
+
+bool Newer(const EventRow& a, const EventRow& b) {
+  return a.time != b.time ? a.time > b.time : a.id > b.id;
+}
+
+void BindPage(SQLite::Statement& select, const EventQuery& query, int limit) {
+  EventPlace end{query.until.value_or(absl::InfiniteFuture()),
+                 std::numeric_limits<std::int64_t>::min()};
+  if (query.before && query.before->time < end.time) end = *query.before;
+  select.bind(1, ToNanoseconds(query.since.value_or(absl::InfinitePast())));
+  select.bind(2, ToNanoseconds(end.time));
+  select.bind(3, end.id);
+  select.bind(4, limit);
+}
+
+EventRow ReadEvent(SQLite::Statement& select) {
+  EventRow row;
+  row.time = absl::FromUnixNanos(select.getColumn(0).getInt64());
+  if (!select.isColumnNull(1)) row.job = core::JobId{select.getColumn(1).getInt64()};
+  row.kind = select.getColumn(2).getString();
+  row.text = select.getColumn(3).getString();
+  row.id = select.getColumn(4).getInt64();
+  return row;
+}
+
+}  // namespace
+
+std::vector<EventRow> Store::Database::ListEvents(const EventQuery& query) {
+  std::vector<EventRow> rows;
+  if (query.limit <= 0) return rows;  // a negative LIMIT would be none at all
+  if (!query.job && !query.kinds.empty()) return EventsOfKinds(query);
+  Use select(query.job ? list_events_of_job_ : list_events_);
+  // Of one job, all are walked: it has few.
+  BindPage(*select, query, query.kinds.empty() ? query.limit : -1);
+  if (query.job) select->bind(5, core::Value(*query.job));
+  while (static_cast<int>(rows.size()) < query.limit && select->executeStep()) {
+    EventRow row = ReadEvent(*select);
+    const auto& kinds = query.kinds;
+    if (kinds.empty() || std::find(kinds.begin(), kinds.end(), row.kind) != kinds.end()) {
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+// The newest of each kind, merged, as NewestIds() does it.
+std::vector<EventRow> Store::Database::EventsOfKinds(const EventQuery& query) {
+  std::vector<EventRow> rows;
+  for (const std::string& kind : std::set<std::string>(query.kinds.begin(), query.kinds.end())) {
+    Use select(list_events_of_kind_);
+    BindPage(*select, query, query.limit);
+    BindText(*select, 5, kind);
+    while (select->executeStep()) rows.push_back(ReadEvent(*select));
+  }
+  std::sort(rows.begin(), rows.end(), Newer);
+  if (rows.size() > static_cast<std::size_t>(query.limit)) {
+    rows.resize(static_cast<std::size_t>(query.limit));
+  }
+  return rows;
 }
 
 void Store::Database::TrimEvents(absl::Time then, int limit) {
@@ -441,6 +510,10 @@ absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {
 
 absl::StatusOr<std::vector<core::JobId>> Store::EndedBefore(absl::Time then, int limit) {
   return Reading(*database_, [&] { return database_->EndedBefore(then, limit); });
+}
+
+absl::StatusOr<std::vector<EventRow>> Store::ListEvents(const EventQuery& query) {
+  return Reading(*database_, [&] { return database_->ListEvents(query); });
 }
 
 absl::Status Store::TrimEvents(absl::Time then, int limit) {

@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_DAEMON_STORE_STORE_H_
 #define STAGELOAD_DAEMON_STORE_STORE_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,7 +29,7 @@ inline constexpr char kRecovery[] = "recovery";
 using HighestId = std::function<core::JobId()>;
 
 // The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 
 // A submitted job as it enters the store. A guarded command has no spec.
 struct NewJob {
@@ -41,6 +42,7 @@ struct EventRow {
   std::optional<core::JobId> job;
   std::string kind;
   std::string text;
+  std::int64_t id = 0;  // given by the store
 };
 
 // One run that a profile remembers.
@@ -71,6 +73,21 @@ struct ListQuery {
   std::string group = {};                   // empty is all
   std::string name_contains = {};           // likewise; in any case of A to Z
   std::optional<absl::Time> submitted_since = std::nullopt;
+};
+
+// Where an event stands in the history: by its time, and by its id where a moment has several.
+struct EventPlace {
+  absl::Time time;
+  std::int64_t id = 0;
+};
+
+struct EventQuery {
+  int limit = 100;
+  std::optional<EventPlace> before = std::nullopt;  // only what is older than this
+  std::optional<absl::Time> since = std::nullopt;   // at this time or later
+  std::optional<absl::Time> until = std::nullopt;   // earlier than this
+  std::optional<core::JobId> job = std::nullopt;
+  std::vector<std::string> kinds = {};  // empty is all
 };
 
 // Whether List() with this query would have the record among its pages.
@@ -106,6 +123,9 @@ class Store {
   absl::StatusOr<core::JobId> FindRequest(const std::string& request_id);
   // Ids of jobs that ended before then, the oldest first, at most `limit`.
   absl::StatusOr<std::vector<core::JobId>> EndedBefore(absl::Time then, int limit);
+  // Newest first. A page that begins with `before` has nothing twice and misses nothing, whatever
+  // was added meanwhile.
+  absl::StatusOr<std::vector<EventRow>> ListEvents(const EventQuery& query);
   // Forgets events of before then, at most `limit` in one call.
   absl::Status TrimEvents(absl::Time then, int limit);
   // What was kept under a name; empty for what never was.

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "daemon/store/schema.h"
 #include "tests/fixture.h"
@@ -319,6 +320,82 @@ TEST_F(StoreTest, EventsAreStored) {
   EXPECT_EQ(Ask("SELECT count(*) FROM events WHERE time = 6 AND job IS NULL"), 1);
 }
 
+EventRow At(int second, std::optional<core::JobId> job, const std::string& kind) {
+  return {absl::FromUnixSeconds(second), job, kind, absl::StrCat(kind, " at ", second)};
+}
+
+std::vector<std::string> TextsOf(const absl::StatusOr<std::vector<EventRow>>& rows) {
+  EXPECT_TRUE(rows.ok()) << rows.status();
+  std::vector<std::string> texts;
+  for (const EventRow& row : *rows) texts.push_back(row.text);
+  return texts;
+}
+
+TEST_F(StoreTest, EventsComeBackWholeAndNewestFirst) {
+  const auto store = Open();
+  // The clock was set back before the last was written.
+  const Batch batch{.added = {},
+                    .changed = {},
+                    .events = {At(10, Id(3), "admitted"), At(12, std::nullopt, "gap"),
+                               At(12, Id(3), "ended"), At(11, Id(4), "admitted")}};
+  ASSERT_TRUE(store->Commit(batch).ok());
+  const auto rows = store->ListEvents({});
+  EXPECT_THAT(TextsOf(rows),
+              ElementsAre("ended at 12", "gap at 12", "admitted at 11", "admitted at 10"));
+  const EventRow& ended = rows->front();
+  EXPECT_EQ(ended.time, absl::FromUnixSeconds(12));
+  EXPECT_EQ(ended.job, Id(3));
+  EXPECT_EQ(ended.kind, "ended");
+  EXPECT_EQ((*rows)[1].job, std::nullopt);
+  EXPECT_THAT(*store->ListEvents({.limit = 0}), IsEmpty());
+  EXPECT_THAT(*store->ListEvents({.limit = -1}), IsEmpty());
+}
+
+TEST_F(StoreTest, EventsAreFilteredByTimeJobAndKindTogether) {
+  const auto store = Open();
+  Batch batch;
+  for (int second = 1; second <= 6; ++second) {
+    batch.events.push_back(At(second, Id(second % 2), second < 4 ? "warned" : "ended"));
+  }
+  batch.events.push_back(At(3, std::nullopt, "gap"));
+  ASSERT_TRUE(store->Commit(batch).ok());
+  const auto list = [&](EventQuery query) { return TextsOf(store->ListEvents(query)); };
+  EXPECT_THAT(list({.since = absl::FromUnixSeconds(5)}), ElementsAre("ended at 6", "ended at 5"));
+  EXPECT_THAT(list({.until = absl::FromUnixSeconds(2)}), ElementsAre("warned at 1"));
+  EXPECT_THAT(list({.since = absl::FromUnixSeconds(2), .until = absl::FromUnixSeconds(3)}),
+              ElementsAre("warned at 2"));
+  EXPECT_THAT(list({.job = Id(1)}), ElementsAre("ended at 5", "warned at 3", "warned at 1"));
+  EXPECT_THAT(list({.kinds = {"gap", "warned", "gap"}}),
+              ElementsAre("gap at 3", "warned at 3", "warned at 2", "warned at 1"));
+  EXPECT_THAT(list({.limit = 1, .job = Id(1), .kinds = {"warned"}}), ElementsAre("warned at 3"));
+  EXPECT_THAT(list({.since = absl::FromUnixSeconds(4), .job = Id(1), .kinds = {"warned"}}),
+              IsEmpty());
+  EXPECT_THAT(list({.limit = 2, .kinds = {"warned", "ended"}}),
+              ElementsAre("ended at 6", "ended at 5"));
+}
+
+TEST_F(StoreTest, PagesOfEventsHaveNoneTwiceAndMissNoneWhileNewOnesCome) {
+  const auto store = Open();
+  const auto write = [&](int second, const std::string& kind) {
+    ASSERT_TRUE(store->Commit({.added = {}, .changed = {}, .events = {At(second, {}, kind)}}).ok());
+  };
+  // Three moments with four events each.
+  for (int i = 0; i < 12; ++i) write(i / 4, i % 2 == 0 ? "even" : "odd");
+  for (const std::vector<std::string>& kinds : {std::vector<std::string>{}, {"even", "odd"}}) {
+    std::vector<std::int64_t> ids;
+    EventQuery query{.limit = 5, .until = absl::FromUnixSeconds(3), .kinds = kinds};
+    while (true) {
+      const auto rows = store->ListEvents(query);
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      if (rows->empty()) break;
+      for (const EventRow& row : *rows) ids.push_back(row.id);
+      query.before = {rows->back().time, rows->back().id};
+      write(3, "even");
+    }
+    EXPECT_THAT(ids, ElementsAre(12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1));
+  }
+}
+
 TEST_F(StoreTest, AnIdIsNeverGivenTwiceNotEvenAfterItsRowIsDeleted) {
   {
     const auto store = Open();
@@ -515,9 +592,10 @@ TEST_F(StoreTest, NothingOfAHundredThousandJobsIsFoundByWalkingThemAll) {
               ElementsAre(100'000, 99'999));
 
   SQLite::Database database(path_, SQLite::OPEN_READONLY);
-  for (const char* sql : {kUpdateJob, kSelectJob, kSelectUnended, kListAll, kListIdsOfState,
-                          kFindEnvironment, kSelectSpec, kDropSpec, kTrimProfile, kFindRequest,
-                          kDeleteJob, kOldJobs, kTrimEvents, kGetSetting}) {
+  for (const char* sql :
+       {kUpdateJob, kSelectJob, kSelectUnended, kListAll, kListIdsOfState, kFindEnvironment,
+        kSelectSpec, kDropSpec, kTrimProfile, kFindRequest, kDeleteJob, kOldJobs, kTrimEvents,
+        kGetSetting, kListEvents, kListEventsOfJob, kListEventsOfKind}) {
     SQLite::Statement plan(database, std::string("EXPLAIN QUERY PLAN ") + sql);
     while (plan.executeStep()) {
       EXPECT_THAT(plan.getColumn(3).getString(), Not(HasSubstr("SCAN"))) << sql;
@@ -582,8 +660,10 @@ TEST_F(StoreTest, AnOlderFileIsMigratedWithItsRowsAndTheDefaultsOfWhatWasNotTher
         "INSERT INTO jobs (id, kind, name, command, working_directory, wait_free, swap_budget, "
         "kill_free, priority, grace, state, reason, reason_text, submit_time, boot_id, charge) "
         "VALUES (4, 0, 'old', 'true', '/', 40, 8589934592, 10, 0, 5000000000, 1, 0, '', 0, '', 0)");
+    old.exec("INSERT INTO events (time, job, kind, text) VALUES (7, 4, 'admitted', 'old event')");
   }
   const auto store = Open();
+  EXPECT_THAT(TextsOf(store->ListEvents({.job = Id(4)})), ElementsAre("old event"));
   const auto rows = store->Unended();
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_THAT(*rows, SizeIs(1));
