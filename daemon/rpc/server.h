@@ -5,13 +5,13 @@
 #define STAGELOAD_DAEMON_RPC_SERVER_H_
 
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/parts.h"
 #include "daemon/telemetry/frame.h"
+#include "daemon/telemetry/published.h"
 
 namespace stageload::rpc {
 
@@ -33,7 +33,7 @@ class Server {
 };
 
 // The hub's encoder: a frame as GetSnapshot and WatchTelemetry send it.
-std::string EncodeFrame(const telemetry::Frame& frame);
+telemetry::Encoded EncodeFrame(const telemetry::Frame& frame);
 
 }  // namespace stageload::rpc
 

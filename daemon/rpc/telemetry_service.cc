@@ -3,39 +3,24 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "daemon/rpc/convert_frame.h"
 #include "daemon/rpc/convert_session.h"
+#include "daemon/rpc/frame_stream.h"
+#include "daemon/rpc/history.h"
 #include "daemon/rpc/named_process.h"
 #include "daemon/rpc/process_watch.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/status.h"
 #include "daemon/rpc/unary.h"
-#include "daemon/rpc/write_loop.h"
 
 namespace stageload::rpc {
 namespace {
-
-constexpr std::size_t kMaxCarriedEvents = 1000;
-
-// A reader concatenates: in protobuf's wire format, a message that comes twice is merged, so bytes
-// made once for all can be followed by a few for this one.
-grpc::Slice SharedSlice(std::shared_ptr<const telemetry::Published> frame) {
-  auto* held = new std::shared_ptr<const telemetry::Published>(std::move(frame));
-  const std::string& bytes = (*held)->bytes;
-  return {const_cast<char*>(bytes.data()), bytes.size(),
-          [](void* user_data) {
-            delete static_cast<std::shared_ptr<const telemetry::Published>*>(user_data);
-          },
-          held};
-}
 
 bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message) {
   std::vector<grpc::Slice> slices;
@@ -47,105 +32,41 @@ bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::MessageLite& messag
   return message.ParseFromString(bytes);
 }
 
-// One subscriber: the newest frame waits while another is on its way.
-class FrameStream final : public WriteLoop<grpc::ByteBuffer> {
- public:
-  static FrameStream* Start(telemetry::Hub* hub, OpenStreams& streams,
-                            absl::Duration min_interval) {
-    std::shared_ptr<FrameStream> stream(new FrameStream(streams, min_interval));
-    stream->Keep(stream);
-    stream->key_ = streams.Add([weak = std::weak_ptr<FrameStream>(stream)](const auto& status) {
-      if (const auto open = weak.lock()) open->End(status);
-    });
-    stream->subscription_ =
-        hub->Subscribe([raw = stream.get()](const auto& frame) { raw->Deliver(frame); });
-    return stream.get();
-  }
-
- private:
-  FrameStream(OpenStreams& streams, absl::Duration min_interval)
-      : WriteLoop(AtEnd::kLeaveIt), streams_(streams), min_interval_(min_interval) {}
-
-  void Gone() override {
-    subscription_.reset();  // waits for a delivery that is under way
-    streams_.Remove(key_);
-  }
-
-  void Deliver(const std::shared_ptr<const telemetry::Published>& frame) {
-    Lock lock = Locked();
-    const std::int64_t sequence = frame->frame.sequence;
-    if (last_seen_ != 0) dropped_ += sequence - last_seen_ - 1;
-    last_seen_ = sequence;
-    if (frame->frame.time.awake - last_sent_ < min_interval_) return Carry(*frame);
-    if (next_) {
-      ++dropped_;
-      Carry(*next_);
-    }
-    next_ = frame;
-    Pump(lock);
-  }
-
-  // The events of a frame that is left out go with the next.
-  void Carry(const telemetry::Published& frame) {
-    for (const telemetry::Event& event : frame.frame.events) {
-      if (static_cast<std::size_t>(carried_.events_size()) >= kMaxCarriedEvents) return;
-      *carried_.add_events() = ToProto(event);
-    }
-  }
-
-  void End(const absl::Status& status) {
-    Lock lock = Locked();
-    EndWith(lock, status);
-  }
-
-  bool Take(grpc::ByteBuffer& message) override {
-    if (next_ == nullptr) return false;
-    message = Compose(std::exchange(next_, nullptr));
-    return true;
-  }
-
-  grpc::ByteBuffer Compose(std::shared_ptr<const telemetry::Published> frame) {
-    last_sent_ = frame->frame.time.awake;
-    v1::WatchTelemetryResponse extra;
-    extra.set_dropped(std::exchange(dropped_, 0));
-    if (carried_.events_size() > 0) *extra.mutable_frame() = std::exchange(carried_, v1::Frame());
-    std::vector<grpc::Slice> slices;
-    const std::string bytes = extra.SerializeAsString();
-    if (!bytes.empty()) slices.emplace_back(bytes);  // first, since its events are older
-    slices.push_back(SharedSlice(std::move(frame)));
-    return {slices.data(), slices.size()};
-  }
-
-  OpenStreams& streams_;
-  const absl::Duration min_interval_;
-  std::uint64_t key_ = 0;
-  std::unique_ptr<telemetry::Hub::Subscription> subscription_;
-  std::shared_ptr<const telemetry::Published> next_;
-  v1::Frame carried_;
-  std::int64_t last_seen_ = 0;
-  std::int64_t dropped_ = 0;
-  absl::Duration last_sent_ = -absl::InfiniteDuration();
-};
-
 absl::Status BadRequest() {
   return WithReason(absl::InvalidArgumentError("the request is not of the method's type"),
                     kInvalidField);
 }
 
-// A call that was refused.
-class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
- public:
-  explicit RefusedStream(const absl::Status& status) { Finish(ToGrpc(status)); }
-  void OnDone() override { delete this; }
-};
+// The newest ones that fit; their time is that of the frame.
+void LimitEvents(absl::Time time, google::protobuf::RepeatedPtrField<v1::Event>& events) {
+  std::size_t size = 0;
+  for (int i = events.size(); i-- > 0;) {
+    size += events[i].ByteSizeLong();
+    if (size <= kMaxEventBytes) continue;
+    events.DeleteSubrange(0, i);
+    events[0] = EventsLeftOut(time);
+    return;
+  }
+}
 
 }  // namespace
 
-// A frame on the wire is field 1 of both answers, so that one run of bytes serves both.
-std::string EncodeFrame(const telemetry::Frame& frame) {
+// A frame on the wire is field 1 of both answers, so that one run of bytes serves both. Its events
+// come first, in a field 1 of their own.
+telemetry::Encoded EncodeFrame(const telemetry::Frame& frame) {
   v1::GetSnapshotResponse response;
+  v1::GetSnapshotResponse events;
   *response.mutable_frame() = ToProto(frame);
-  return response.SerializeAsString();
+  if (response.frame().events_size() > 0) {
+    events.mutable_frame()->mutable_events()->Swap(response.mutable_frame()->mutable_events());
+    LimitEvents(frame.time.wall, *events.mutable_frame()->mutable_events());
+  }
+  telemetry::Encoded encoded;
+  encoded.events_size = events.ByteSizeLong();
+  encoded.bytes.reserve(encoded.events_size + response.ByteSizeLong());
+  events.AppendPartialToString(&encoded.bytes);
+  response.AppendPartialToString(&encoded.bytes);
+  return encoded;
 }
 static_assert(int{v1::GetSnapshotResponse::kFrameFieldNumber} ==
               int{v1::WatchTelemetryResponse::kFrameFieldNumber});
@@ -171,13 +92,24 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* TelemetryService::WatchTelemetry(
     grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
   v1::WatchTelemetryRequest parsed;
   if (!Parse(*request, parsed)) return new RefusedStream(BadRequest());
-  if (parsed.min_interval_ns() < 0) {
-    return new RefusedStream(
-        WithReason(absl::InvalidArgumentError(
-                       absl::StrCat("min_interval_ns: ", parsed.min_interval_ns(), " is negative")),
-                   kInvalidField, "min_interval_ns"));
-  }
-  return FrameStream::Start(parts_.hub, streams_, absl::Nanoseconds(parsed.min_interval_ns()));
+  return StreamFrames(parts_.hub, streams_, parsed);
+}
+
+grpc::ServerUnaryReactor* TelemetryService::ListHistory(grpc::CallbackServerContext* context,
+                                                        const v1::ListHistoryRequest* request,
+                                                        v1::ListHistoryResponse* response) {
+  absl::StatusOr<store::EventQuery> query = ToEventQuery(*request);
+  if (!query.ok()) return Fail(context, query.status());
+  const int page = query->limit;
+  query->limit = page + 1;  // one more tells whether there is another page
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  parts_.engine->ListEvents(
+      *std::move(query),
+      [reactor, response, page](const absl::StatusOr<std::vector<store::EventRow>>& rows) {
+        if (rows.ok()) FillHistory(*rows, page, *response);
+        reactor->Finish(ToGrpc(rows.status()));
+      });
+  return reactor;
 }
 
 grpc::ServerWriteReactor<v1::WatchProcessResponse>* TelemetryService::WatchProcess(

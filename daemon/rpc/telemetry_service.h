@@ -26,6 +26,9 @@ class TelemetryService final : public v1::TelemetryService::WithRawCallbackMetho
                                         grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchTelemetry(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* ListHistory(grpc::CallbackServerContext* context,
+                                        const v1::ListHistoryRequest* request,
+                                        v1::ListHistoryResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchProcessResponse>* WatchProcess(
       grpc::CallbackServerContext* context, const v1::WatchProcessRequest* request) override;
 

@@ -54,7 +54,7 @@ class Promised {
 class Life {
  public:
   Life(const std::string& folder, host::SteeredHost& host, core::Config config = {})
-      : hub_([](const telemetry::Frame&) { return std::string(); }),
+      : hub_([](const telemetry::Frame&) { return telemetry::Encoded(); }),
         jobs_(folder + "/jobs", STAGELOAD_SHIM) {
     auto store = store::Store::Open(folder + "/stageload.db");
     EXPECT_TRUE(store.ok()) << store.status();

@@ -600,6 +600,8 @@ telemetry::Frame SomeFrame() {
   frame.interval = absl::Milliseconds(500);
   frame.host.level = Percent{40.5};
   frame.host.pressure = core::Pressure::kNormal;
+  frame.host.swapped_in_total = MiB(3);
+  frame.host.swapped_out_total = Bytes(0);
   frame.pending = 2;
   frame.active = 1;
   telemetry::ClientFrame client;
@@ -621,7 +623,13 @@ TEST(ToProtoTest, AFrameKeepsWhatWasReadAndOmitsTheRest) {
   EXPECT_EQ(frame.interval_ns(), 500'000'000);
   EXPECT_EQ(frame.host().level_percent(), 40.5);
   EXPECT_EQ(frame.host().pressure(), v1::PRESSURE_NORMAL);
+  EXPECT_EQ(frame.host().swapped_in_bytes(), MiB(3).count());
+  EXPECT_TRUE(frame.host().has_swapped_out_bytes()) << "0 is a reading";
+  EXPECT_EQ(frame.host().swapped_out_bytes(), 0);
   EXPECT_FALSE(frame.host().has_available_bytes() || frame.host().has_swap_used_bytes());
+  telemetry::Frame unread = SomeFrame();
+  unread.host = {};
+  EXPECT_EQ(ToProto(unread).host().ByteSizeLong(), 0u);
   ASSERT_EQ(frame.clients_size(), 1);
   EXPECT_EQ(frame.clients(0).charge_bytes(), -4096);
   EXPECT_FALSE(frame.clients(0).has_footprint_bytes());
@@ -631,15 +639,44 @@ TEST(ToProtoTest, AFrameKeepsWhatWasReadAndOmitsTheRest) {
   EXPECT_EQ(frame.reserved_bytes(), GiB(1).count());
 }
 
-TEST(EncodeFrameTest, TheSameBytesAreBothAnswers) {
-  const std::string bytes = EncodeFrame(SomeFrame());
+TEST(EncodeFrameTest, TheSameBytesAreBothAnswersAndTheirBeginningIsTheEvents) {
+  const telemetry::Encoded encoded = EncodeFrame(SomeFrame());
   v1::GetSnapshotResponse snapshot;
   v1::WatchTelemetryResponse watched;
-  ASSERT_TRUE(snapshot.ParseFromString(bytes));
-  ASSERT_TRUE(watched.ParseFromString(bytes));
+  ASSERT_TRUE(snapshot.ParseFromString(encoded.bytes));
+  ASSERT_TRUE(watched.ParseFromString(encoded.bytes));
   EXPECT_EQ(snapshot.frame().SerializeAsString(), ToProto(SomeFrame()).SerializeAsString());
   EXPECT_EQ(watched.frame().SerializeAsString(), ToProto(SomeFrame()).SerializeAsString());
   EXPECT_EQ(watched.dropped(), 0);
+
+  v1::WatchTelemetryResponse events;
+  ASSERT_TRUE(events.ParseFromString(encoded.bytes.substr(0, encoded.events_size)));
+  v1::Frame expected;
+  *expected.mutable_events() = ToProto(SomeFrame()).events();
+  EXPECT_EQ(events.frame().SerializeAsString(), expected.SerializeAsString());
+
+  telemetry::Frame quiet = SomeFrame();
+  quiet.events.clear();
+  EXPECT_EQ(EncodeFrame(quiet).events_size, 0u);
+}
+
+TEST(EncodeFrameTest, OfMoreEventsThanAClientTakesTheNewestComeAndItIsSaid) {
+  telemetry::Frame frame = SomeFrame();
+  frame.events.clear();
+  for (int i = 0; i < 50'000; ++i) {
+    frame.events.push_back(
+        {"submitted", core::JobId{i + 1}, std::string(80, 'x'), frame.time.wall});
+  }
+  const telemetry::Encoded encoded = EncodeFrame(frame);
+  EXPECT_LE(encoded.bytes.size(), std::size_t{2} << 20);
+  v1::GetSnapshotResponse snapshot;
+  ASSERT_TRUE(snapshot.ParseFromString(encoded.bytes));
+  const v1::Frame& read = snapshot.frame();
+  EXPECT_GT(read.events_size(), 5'000);
+  EXPECT_EQ(std::string(read.events(0).kind()), "events_left_out");
+  EXPECT_EQ(read.events(0).time_ns(), absl::ToUnixNanos(frame.time.wall));
+  EXPECT_EQ(read.events(1).job_id(), 50'000 - (read.events_size() - 2));
+  EXPECT_EQ(read.events(read.events_size() - 1).job_id(), 50'000);
 }
 
 }  // namespace

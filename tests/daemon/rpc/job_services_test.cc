@@ -26,12 +26,14 @@
 #include "gtest/gtest.h"
 #include "stageload/v1/admission_service.grpc.pb.h"
 #include "stageload/v1/job_service.grpc.pb.h"
+#include "stageload/v1/telemetry_service.grpc.pb.h"
 #include "tests/daemon/host/steered_host.h"
 #include "tests/daemon/rpc/api_fixture.h"
 
 namespace stageload::rpc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -107,8 +109,9 @@ class JobServicesTest : public testing::Test {
   void SetLevel(int percent) {
     host_.SetLevel(percent);
     ASSERT_TRUE(Eventually([&] {
-      const auto newest = hub_.Newest();
-      return newest != nullptr && newest->frame.host.level == Percent{static_cast<double>(percent)};
+      v1::GetSnapshotResponse newest;
+      return hub_.Newest() != nullptr && newest.ParseFromString(hub_.Newest()->wire.bytes) &&
+             newest.frame().host().level_percent() == percent;
     }));
   }
 
@@ -774,6 +777,38 @@ TEST_F(JobServicesTest, AGuardOfNoProcessIsRefusedByName) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << pid;
     EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "pid");
   }
+}
+
+// ---- History ----
+
+TEST_F(JobServicesTest, WhatAnAnswerTellsOfIsInTheHistoryAlreadyPageByPage) {
+  const std::int64_t first = SubmitShell("true");
+  WaitForEnd(first);
+  const std::int64_t second = SubmitShell("exit 3");
+  WaitForEnd(second);
+  const auto telemetry = v1::TelemetryService::NewStub(channel_);
+  v1::ListHistoryRequest request;
+  request.set_page_size(1);
+  request.set_job_id(first);
+  std::vector<std::string> kinds;
+  do {
+    Context context;
+    v1::ListHistoryResponse response;
+    const grpc::Status status = telemetry->ListHistory(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_EQ(response.events_size(), 1);
+    EXPECT_EQ(response.events(0).job_id(), first);
+    kinds.emplace_back(response.events(0).kind());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(kinds, ElementsAre("ended", "admitted"));
+
+  request.set_page_size(-1);
+  Context context;
+  v1::ListHistoryResponse response;
+  const grpc::Status status = telemetry->ListHistory(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "page_size");
 }
 
 // ---- The end ----

@@ -1,5 +1,4 @@
-// What needs no engine: telemetry from a hub that the test publishes to, version, health and
-// reflection.
+// What needs no engine: the end of streams, version, health and reflection.
 #include <google/protobuf/descriptor.pb.h>
 #include <unistd.h>
 
@@ -20,183 +19,15 @@
 #include "gtest/gtest.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
 #include "stageload/v1/telemetry_service.grpc.pb.h"
-#include "tests/daemon/rpc/api_fixture.h"
+#include "tests/daemon/rpc/hub_fixture.h"
 
 namespace stageload::rpc {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-using Reader = std::unique_ptr<grpc::ClientReader<v1::WatchTelemetryResponse>>;
-
-class StandingServicesTest : public testing::Test {
- protected:
-  StandingServicesTest() : api_(MakeParts()), channel_(api_.Connect()) {}
-
-  Parts MakeParts() {
-    Parts parts;
-    parts.hub = &hub_;
-    parts.on_shutdown = [this] { ++shutdowns_; };
-    parts.state_directory = "/state";
-    parts.start_time = absl::FromUnixSeconds(1);
-    return parts;
-  }
-
-  // Published at `awake`, with one event that is named after its number; delivered before this
-  // returns. `bulk` is the size of what the frame carries besides.
-  void Publish(absl::Duration awake = absl::ZeroDuration(), std::size_t bulk = 0) {
-    telemetry::Frame frame;
-    frame.time.awake = awake;
-    frame.clients.resize(1);
-    frame.clients[0].name = std::string(bulk, 'x');
-    frame.events = {{"e" + std::to_string(++published_), std::nullopt, "", absl::UnixEpoch()}};
-    hub_.Publish(std::move(frame));
-    hub_.Deliver();
-  }
-
-  // Once this returns, the next Publish() reaches the stream.
-  Reader Watch(grpc::ClientContext& context, std::int64_t min_interval_ns = 0) {
-    const int before = hub_.subscribers();
-    v1::WatchTelemetryRequest request;
-    request.set_min_interval_ns(min_interval_ns);
-    Reader reader = telemetry().WatchTelemetry(&context, request);
-    EXPECT_TRUE(Eventually([&] { return hub_.subscribers() == before + 1; }));
-    return reader;
-  }
-  v1::TelemetryService::Stub& telemetry() { return *telemetry_; }
-
-  telemetry::Hub hub_{EncodeFrame};
-  std::atomic<int> shutdowns_ = 0;
-  int published_ = 0;
-  Api api_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::TelemetryService::Stub> telemetry_ = v1::TelemetryService::NewStub(channel_);
-};
-
-std::vector<std::string> EventsOf(const v1::WatchTelemetryResponse& response) {
-  std::vector<std::string> kinds;
-  for (const v1::Event& event : response.frame().events()) kinds.emplace_back(event.kind());
-  return kinds;
-}
-
-// ---- Telemetry ----
-
-TEST_F(StandingServicesTest, ASnapshotBeforeTheFirstSampleMayBeTriedAgain) {
-  Context context;
-  v1::GetSnapshotResponse response;
-  const grpc::Status status = telemetry().GetSnapshot(&context, {}, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ReasonOnWire(status), kNoSample);
-}
-
-TEST_F(StandingServicesTest, ASnapshotIsTheNewestFrame) {
-  Publish();
-  Publish(absl::Seconds(3));
-  for (int again = 0; again < 2; ++again) {  // the bytes are shared, not used up
-    Context context;
-    v1::GetSnapshotResponse response;
-    const grpc::Status status = telemetry().GetSnapshot(&context, {}, &response);
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    EXPECT_EQ(response.frame().sequence(), 2);
-    EXPECT_EQ(response.frame().awake_ns(), 3'000'000'000);
-  }
-}
-
-TEST_F(StandingServicesTest, AWatcherGetsEachFrameFromNowOnAndNoneTwice) {
-  Publish();
-  Context context;
-  const Reader reader = Watch(context);
-  v1::WatchTelemetryResponse response;
-  for (int sequence = 2; sequence <= 20; ++sequence) {
-    Publish();
-    ASSERT_TRUE(reader->Read(&response));
-    EXPECT_EQ(response.frame().sequence(), sequence);
-    EXPECT_EQ(response.dropped(), 0);
-    EXPECT_THAT(EventsOf(response), ElementsAre(absl::StrCat("e", sequence)));
-  }
-}
-
-TEST_F(StandingServicesTest, AMinimumIntervalThinsTheStreamAndKeepsTheEvents) {
-  Context context;
-  const Reader reader = Watch(context, absl::ToInt64Nanoseconds(absl::Milliseconds(250)));
-  v1::WatchTelemetryResponse response;
-  Publish(absl::Milliseconds(100));
-  ASSERT_TRUE(reader->Read(&response));
-  EXPECT_EQ(response.frame().sequence(), 1);
-  for (const int ms : {200, 300, 349, 350}) Publish(absl::Milliseconds(ms));
-  ASSERT_TRUE(reader->Read(&response));
-  EXPECT_EQ(response.frame().sequence(), 5);
-  EXPECT_EQ(response.frame().awake_ns(), 350'000'000);
-  EXPECT_THAT(EventsOf(response), ElementsAre("e2", "e3", "e4", "e5"));
-  EXPECT_EQ(response.dropped(), 0) << "what was not asked for was not dropped";
-}
-
-TEST_F(StandingServicesTest, ASlowWatcherIsToldWhatItMissedAndLosesNoEvent) {
-  Context context;
-  const Reader reader = Watch(context);
-  // Far more than the buffers between us hold, while nobody reads.
-  constexpr int kFrames = 300;
-  for (int i = 0; i < kFrames; ++i) Publish(absl::ZeroDuration(), 64 << 10);
-  std::vector<std::string> events;
-  std::int64_t dropped = 0;
-  std::int64_t received = 0;
-  std::int64_t last = 0;
-  v1::WatchTelemetryResponse response;
-  while (last < kFrames && reader->Read(&response)) {
-    EXPECT_GT(response.frame().sequence(), last);
-    last = response.frame().sequence();
-    ++received;
-    dropped += response.dropped();
-    EXPECT_EQ(received + dropped, last) << "each frame came or was counted";
-    for (std::string& kind : EventsOf(response)) events.push_back(std::move(kind));
-  }
-  EXPECT_EQ(last, kFrames) << "the newest is never the one dropped";
-  EXPECT_GT(dropped, 0);
-  ASSERT_EQ(events.size(), static_cast<std::size_t>(kFrames));
-  for (int i = 0; i < kFrames; ++i) {
-    EXPECT_EQ(events[static_cast<std::size_t>(i)], absl::StrCat("e", i + 1)) << "in order";
-  }
-}
-
-TEST_F(StandingServicesTest, AWatcherThatDoesNotReadHoldsUpNobody) {
-  Context stuck_context;
-  const Reader stuck = Watch(stuck_context);
-  const std::shared_ptr<grpc::Channel> other = api_.Connect();
-  const auto stub = v1::TelemetryService::NewStub(other);
-  Context context;
-  const Reader reader = stub->WatchTelemetry(&context, {});
-  ASSERT_TRUE(Eventually([&] { return hub_.subscribers() == 2; }));
-  v1::WatchTelemetryResponse response;
-  for (int sequence = 1; sequence <= 100; ++sequence) {
-    Publish(absl::ZeroDuration(), 64 << 10);
-    ASSERT_TRUE(reader->Read(&response));
-    EXPECT_EQ(response.frame().sequence(), sequence);
-  }
-}
-
-TEST_F(StandingServicesTest, AWatcherThatLeavesIsForgotten) {
-  {
-    Context context;
-    const Reader reader = Watch(context);
-    Publish();
-    context.TryCancel();
-    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  }
-  EXPECT_TRUE(Eventually([&] { return hub_.subscribers() == 0; }));
-}
-
-TEST_F(StandingServicesTest, ANegativeIntervalIsRefusedByName) {
-  Context context;
-  v1::WatchTelemetryRequest request;
-  request.set_min_interval_ns(-5);
-  const Reader reader = telemetry().WatchTelemetry(&context, request);
-  const grpc::Status status = reader->Finish();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(std::string(ErrorInfoOf(status).metadata().at("field")), "min_interval_ns");
-  EXPECT_EQ(hub_.subscribers(), 0);
-}
+class StandingServicesTest : public HubFixture {};
 
 // ---- The end ----
 

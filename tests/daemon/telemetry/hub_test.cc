@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_reason.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,10 +18,15 @@ namespace stageload::telemetry {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string Encode(const Frame& frame) {
-  return "frame " + std::to_string(frame.sequence) + " pending " + std::to_string(frame.pending);
+// Of a frame's events, only their number.
+Encoded Encode(const Frame& frame) {
+  const std::string events(frame.events.size(), 'e');
+  return {events + "frame " + std::to_string(frame.sequence) + " pending " +
+              std::to_string(frame.pending),
+          events.size()};
 }
 
 Frame WithPending(int pending) {
@@ -32,8 +38,8 @@ Frame WithPending(int pending) {
 // Subscribes and notes the sequence numbers it gets.
 struct Listener {
   explicit Listener(Hub& hub)
-      : subscription(hub.Subscribe([this](const std::shared_ptr<const Published>& published) {
-          sequences.push_back(published->frame.sequence);
+      : subscription(*hub.Subscribe([this](const std::shared_ptr<const Published>& published) {
+          sequences.push_back(published->sequence);
         })) {}
   std::vector<std::int64_t> sequences;
   std::unique_ptr<Hub::Subscription> subscription;
@@ -81,14 +87,13 @@ TEST(HubTest, EverySubscriberGetsTheSameFrameAndBytes) {
   });
   std::vector<std::shared_ptr<const Published>> got;
   const auto keep = [&got](const std::shared_ptr<const Published>& one) { got.push_back(one); };
-  const auto first = hub.Subscribe(keep);
-  const auto second = hub.Subscribe(keep);
+  const auto first = *hub.Subscribe(keep);
+  const auto second = *hub.Subscribe(keep);
   hub.Publish(WithPending(7));
   hub.Deliver();
   ASSERT_EQ(got.size(), 2u);
   EXPECT_EQ(got[0], got[1]);
-  EXPECT_EQ(got[0]->bytes, "frame 1 pending 7");
-  EXPECT_EQ(got[0]->frame.pending, 7);
+  EXPECT_EQ(got[0]->wire.bytes, "frame 1 pending 7");
   EXPECT_EQ(encoded, 1);
 }
 
@@ -108,10 +113,10 @@ TEST(HubTest, TheNewestFrameIsThereBeforeItIsDelivered) {
   hub.Publish(WithPending(1));
   hub.Publish(WithPending(2));
   ASSERT_NE(hub.Newest(), nullptr);
-  EXPECT_EQ(hub.Newest()->frame.sequence, 2);
-  EXPECT_EQ(hub.Newest()->bytes, "frame 2 pending 2");
+  EXPECT_EQ(hub.Newest()->sequence, 2);
+  EXPECT_EQ(hub.Newest()->wire.bytes, "frame 2 pending 2");
   hub.Deliver();
-  EXPECT_EQ(hub.Newest()->frame.sequence, 2);
+  EXPECT_EQ(hub.Newest()->sequence, 2);
 }
 
 TEST(HubTest, WhenDeliveryIsTooSlowTheOldestFramesAreLeftOut) {
@@ -120,6 +125,54 @@ TEST(HubTest, WhenDeliveryIsTooSlowTheOldestFramesAreLeftOut) {
   for (int i = 0; i < 200; ++i) hub.Publish({});
   hub.Deliver();
   EXPECT_EQ(listener.sequences, From(200 - 63, 200));
+}
+
+TEST(HubTest, WhatIsDeliveredLateComesFromTheRingAlsoWhenThatForgetsMuch) {
+  Hub hub([](const Frame&) { return Encoded{std::string(kRingBytes / 4, 'x'), 0}; });
+  Listener listener(hub);
+  for (int i = 0; i < 20; ++i) hub.Publish({});
+  hub.Deliver();
+  EXPECT_EQ(listener.sequences, From(17, 20));
+}
+
+TEST(HubTest, WhatIsKeptCanBeAskedForBeforeItIsDelivered) {
+  Hub hub(Encode);
+  EXPECT_EQ(hub.At(1), nullptr);
+  EXPECT_EQ(hub.After(0, absl::ZeroDuration()).frame, nullptr);
+  hub.Publish({});
+  hub.Publish(WithPending(2));
+  EXPECT_EQ(hub.After(0, absl::ZeroDuration()).frame->sequence, 1);
+  EXPECT_EQ(hub.At(2)->wire.bytes, "frame 2 pending 2");
+}
+
+TEST(HubTest, EachFrameKnowsTheLastBeforeItThatHadEvents) {
+  Hub hub(Encode);
+  Frame with_event;
+  with_event.events.resize(2);
+  hub.Publish({});
+  hub.Publish(with_event);
+  hub.Publish({});
+  hub.Publish(with_event);
+  hub.Publish({});
+  const std::int64_t expected[] = {0, 0, 2, 2, 4};
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(hub.At(i + 1)->events_before, expected[i]) << i + 1;
+  EXPECT_EQ(hub.At(2)->wire.events_size, 2u);
+}
+
+TEST(HubTest, TheThousandAndFirstSubscriberIsRefusedUntilOneLeaves) {
+  Hub hub(Encode);
+  std::vector<std::unique_ptr<Hub::Subscription>> all;
+  for (int i = 0; i < 1000; ++i) {
+    auto subscription = hub.Subscribe([](const auto&) {});
+    ASSERT_TRUE(subscription.ok()) << subscription.status();
+    all.push_back(*std::move(subscription));
+  }
+  const absl::Status refused = hub.Subscribe([](const auto&) {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(refused), kTooManySubscribers);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the limit is 1000"));
+  all.pop_back();
+  EXPECT_TRUE(hub.Subscribe([](const auto&) {}).ok());
 }
 
 TEST(HubTest, SubscribersAreCounted) {
@@ -136,7 +189,7 @@ TEST(HubTest, SubscribersAreCounted) {
 TEST(HubTest, ASubscriberThatLeftIsNotCalledAndWhatItHeldIsFreed) {
   Hub hub(Encode);
   auto held = std::make_shared<int>(0);
-  auto subscription = hub.Subscribe([held](const auto&) { ++*held; });
+  auto subscription = *hub.Subscribe([held](const auto&) { ++*held; });
   EXPECT_EQ(held.use_count(), 2);
   hub.Publish({});
   subscription.reset();
@@ -147,7 +200,7 @@ TEST(HubTest, ASubscriberThatLeftIsNotCalledAndWhatItHeldIsFreed) {
 
 TEST(HubTest, ASubscriptionMayOutliveItsHub) {
   auto hub = std::make_unique<Hub>(Encode);
-  auto subscription = hub->Subscribe([](const auto&) {});
+  auto subscription = *hub->Subscribe([](const auto&) {});
   hub.reset();
   subscription.reset();
 }
@@ -156,7 +209,7 @@ TEST(HubTest, ACallbackMaySubscribeAndEndAnothersSubscription) {
   Hub hub(Encode);
   std::unique_ptr<Listener> added;
   std::unique_ptr<Listener> other;
-  const auto subscription = hub.Subscribe([&](const auto&) {
+  const auto subscription = *hub.Subscribe([&](const auto&) {
     if (added == nullptr) added = std::make_unique<Listener>(hub);
     other.reset();
   });
@@ -173,9 +226,9 @@ TEST(HubTest, RunDeliversWhatIsPublishedFromAnotherThread) {
   std::promise<void> done;
   std::vector<std::int64_t> sequences;
   RunningHub running;
-  const auto subscription = running.hub.Subscribe([&](const auto& published) {
-    sequences.push_back(published->frame.sequence);
-    if (published->frame.sequence == 50) done.set_value();
+  const auto subscription = *running.hub.Subscribe([&](const auto& published) {
+    sequences.push_back(published->sequence);
+    if (published->sequence == 50) done.set_value();
   });
   for (int i = 0; i < 50; ++i) running.hub.Publish({});
   done.get_future().wait();
@@ -194,7 +247,7 @@ TEST(HubTest, TheEndOfASubscriptionWaitsForItsRunningCallback) {
   std::atomic<bool> left = false;
   RunningHub running;
   auto subscription =
-      running.hub.Subscribe([&, may_leave = leave.get_future().share()](const auto&) {
+      *running.hub.Subscribe([&, may_leave = leave.get_future().share()](const auto&) {
         entered.set_value();
         may_leave.wait();
         left = true;
@@ -219,7 +272,7 @@ TEST(HubTest, ASlowCallbackHoldsUpNeitherThePublisherNorOthersWhoComeAndGo) {
   std::promise<void> leave;
   RunningHub running;
   Hub& hub = running.hub;
-  auto slow = hub.Subscribe([&, first = true](const auto&) mutable {
+  auto slow = *hub.Subscribe([&, first = true](const auto&) mutable {
     if (!std::exchange(first, false)) return;
     entered.set_value();
     leave.get_future().wait();
@@ -227,7 +280,7 @@ TEST(HubTest, ASlowCallbackHoldsUpNeitherThePublisherNorOthersWhoComeAndGo) {
   hub.Publish({});
   entered.get_future().wait();
   for (int i = 0; i < 1000; ++i) hub.Publish({});
-  EXPECT_EQ(hub.Newest()->frame.sequence, 1001);
+  EXPECT_EQ(hub.Newest()->sequence, 1001);
   { Listener passing(hub); }
   EXPECT_EQ(hub.subscribers(), 1);
   leave.set_value();
@@ -243,7 +296,7 @@ TEST(HubTest, NobodyIsCalledAfterTheEndWhileManyComeAndGo) {
     threads.emplace_back([&] {
       while (!over) {
         auto ended = std::make_shared<std::atomic<bool>>(false);
-        auto subscription = running.hub.Subscribe([&, ended](const auto&) {
+        auto subscription = *running.hub.Subscribe([&, ended](const auto&) {
           ++calls;
           if (*ended) ++late;
         });
@@ -254,8 +307,7 @@ TEST(HubTest, NobodyIsCalledAfterTheEndWhileManyComeAndGo) {
     });
   }
   std::atomic<std::int64_t> kept = 0;
-  auto stays =
-      running.hub.Subscribe([&](const auto& published) { kept = published->frame.sequence; });
+  auto stays = *running.hub.Subscribe([&](const auto& published) { kept = published->sequence; });
   for (int i = 0; i < 2000; ++i) running.hub.Publish({});
   while (kept < 2000) std::this_thread::yield();
   over = true;
