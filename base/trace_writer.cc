@@ -1,0 +1,153 @@
+// One nlohmann object a line, printed and written at once.
+#include "base/trace_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/disk_error.h"
+
+namespace stageload {
+namespace {
+
+// Keeps the order of the fields.
+using Json = nlohmann::ordered_json;
+
+double Rounded(double value, double parts) { return std::round(value * parts) / parts; }
+double Seconds(double seconds) { return Rounded(seconds, 1000); }
+
+// A whole number without ".0", as a kernel's counter is.
+Json Level(Percent percent) {
+  const double value = Rounded(percent.value, 100);
+  if (value == std::floor(value)) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+void AddText(Json& line, const char* name, const std::string& text) {
+  if (!text.empty()) line[name] = text;
+}
+void AddSize(Json& line, const char* name, const std::optional<Bytes>& size) {
+  if (size) line[name] = size->count();
+}
+
+absl::Status AddRest(Json& line, const std::string& rest) {
+  if (rest.empty()) return absl::OkStatus();
+  const Json fields = Json::parse(rest, nullptr, false);
+  if (!fields.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("write a trace's line: \"", rest, "\" is no JSON object"));
+  }
+  // A name that is taken keeps its first value.
+  line.insert(fields.begin(), fields.end());
+  return absl::OkStatus();
+}
+
+// What is no UTF-8 in a name must not cost the line.
+std::string Text(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int Open(const std::string& path, int flags) {
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+// Whether there is nothing in it that could be lost.
+bool IsEmptyOrNoFile(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 && !S_ISDIR(found.st_mode) &&
+         (!S_ISREG(found.st_mode) || found.st_size == 0);
+}
+
+}  // namespace
+
+absl::StatusOr<TraceWriter> TraceWriter::Create(const std::string& path, Existing existing) {
+  int fd = Open(path, O_CREAT | O_EXCL);
+  if (fd < 0 && errno == EEXIST) {
+    if (existing == Existing::kRefuse && !IsEmptyOrNoFile(path)) {
+      return absl::AlreadyExistsError(absl::StrCat(path, " exists already"));
+    }
+    fd = Open(path, O_CREAT | O_TRUNC);
+  }
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+  return TraceWriter(path, fd);
+}
+
+TraceWriter::TraceWriter(TraceWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      cut_(std::move(other.cut_)) {}
+
+TraceWriter& TraceWriter::operator=(TraceWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(cut_, other.cut_);
+  return *this;
+}
+
+TraceWriter::~TraceWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status TraceWriter::Write(const TraceStart& start) {
+  Json line{{"type", "start"}};
+  AddText(line, "utc", start.utc);
+  if (start.interval_seconds) line["interval"] = *start.interval_seconds;
+  if (absl::Status status = AddRest(line, start.rest); !status.ok()) return status;
+  return WriteLine(Text(line));
+}
+
+absl::Status TraceWriter::Write(const TraceSample& sample) {
+  Json line{{"type", "sample"}, {"t", Seconds(sample.t)}};
+  AddSize(line, "footprint", sample.footprint);
+  AddSize(line, "swap_used", sample.swap_used);
+  if (sample.level) line["level"] = Level(*sample.level);
+  if (absl::Status status = AddRest(line, sample.rest); !status.ok()) return status;
+  return WriteLine(Text(line));
+}
+
+absl::Status TraceWriter::Write(const TraceEvent& event) {
+  Json line{{"type", "event"}, {"kind", event.kind}};
+  AddText(line, "stage", event.stage);
+  AddText(line, "name", event.name);
+  AddSize(line, "nbytes", event.nbytes);
+  if (event.seconds) line["seconds"] = Seconds(*event.seconds);
+  AddText(line, "note", event.note);
+  line["t"] = Seconds(event.t);
+  if (absl::Status status = AddRest(line, event.rest); !status.ok()) return status;
+  return WriteLine(Text(line));
+}
+
+absl::Status TraceWriter::WriteEnd() { return WriteLine(Text(Json{{"type", "end"}})); }
+
+absl::Status TraceWriter::WriteLine(const std::string& line) {
+  const std::string text = cut_ + line;
+  std::string_view left = text;
+  while (!left.empty()) {
+    const ssize_t written = write(fd_, left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      cut_ = left;
+      // A line that was not begun is lost.
+      if (left.size() >= line.size()) cut_.resize(left.size() - line.size());
+      return DiskError(error, absl::StrCat("write ", path_));
+    }
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+  cut_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace stageload

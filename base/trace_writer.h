@@ -1,0 +1,51 @@
+// Writes a recording as ReadTrace reads it (base/trace.h): JSON lines, each of them whole in one
+// write(2), so a process that is killed leaves at most its last line cut.
+//
+// Times are written to the millisecond and levels to a hundredth; what is absent or empty is left
+// out. The fields of `rest` are written as they are, behind those that have a place of their own.
+//
+// Threading: one thread at a time.
+#ifndef STAGELOAD_BASE_TRACE_WRITER_H_
+#define STAGELOAD_BASE_TRACE_WRITER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/trace.h"
+
+namespace stageload {
+
+class TraceWriter {
+ public:
+  enum class Existing { kRefuse, kOverwrite };  // a file of that name with something in it
+
+  // Makes the file, or opens a pipe or a device. AlreadyExists where that is refused, and what the
+  // system says, with the path.
+  static absl::StatusOr<TraceWriter> Create(const std::string& path, Existing existing);
+  TraceWriter(TraceWriter&& other) noexcept;
+  TraceWriter& operator=(TraceWriter&& other) noexcept;
+  ~TraceWriter();  // writes no "end"
+
+  // Each adds one line. InvalidArgument when `rest` is no JSON object. After another error, such as
+  // a full disk, the line is lost; the next may be tried all the same: what was cut by the error is
+  // completed first.
+  absl::Status Write(const TraceStart& start);
+  absl::Status Write(const TraceSample& sample);
+  absl::Status Write(const TraceEvent& event);
+  absl::Status WriteEnd();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  TraceWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  absl::Status WriteLine(const std::string& line);
+
+  std::string path_;
+  int fd_ = -1;
+  std::string cut_;  // the rest of a line whose beginning is in the file
+};
+
+}  // namespace stageload
+
+#endif  // STAGELOAD_BASE_TRACE_WRITER_H_
