@@ -1,4 +1,4 @@
-// What can happen to a guard, in one queue for its one deciding thread.
+// What can happen to a guard or a recording, in one queue for its one deciding thread.
 //
 // Threading: Push from any thread, Pop from one.
 #ifndef STAGELOAD_CLIENT_CTL_EVENT_QUEUE_H_
@@ -41,9 +41,10 @@ struct Interrupted {};  // Ctrl-C, while the command has the terminal
 using GuardEvent =
     std::variant<ChildChanged, Signalled, Answered, CallEnded, DaemonFound, Interrupted>;
 
+template <typename Event>
 class EventQueue {
  public:
-  void Push(GuardEvent event) {
+  void Push(Event event) {
     {
       const std::lock_guard lock(mutex_);
       events_.push_back(std::move(event));
@@ -52,7 +53,7 @@ class EventQueue {
   }
 
   // Nothing when `timeout` passes first.
-  std::optional<GuardEvent> Pop(absl::Duration timeout) {
+  std::optional<Event> Pop(absl::Duration timeout) {
     std::unique_lock lock(mutex_);
     const auto some = [this] { return !events_.empty(); };
     if (timeout == absl::InfiniteDuration()) {
@@ -60,7 +61,7 @@ class EventQueue {
     } else if (!wake_.wait_for(lock, absl::ToChronoMilliseconds(timeout), some)) {
       return std::nullopt;
     }
-    GuardEvent event = std::move(events_.front());
+    Event event = std::move(events_.front());
     events_.pop_front();
     return event;
   }
@@ -68,7 +69,7 @@ class EventQueue {
  private:
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<GuardEvent> events_;
+  std::deque<Event> events_;
 };
 
 }  // namespace stageload::ctl

@@ -5,9 +5,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,11 +26,6 @@ constexpr absl::Duration kDefaultGrace = absl::Seconds(5);  // policy.proto
 constexpr absl::Duration kVerdictTimeout = absl::Seconds(2);
 // Also when daemons come and go meanwhile.
 constexpr absl::Duration kVerdictAtMost = absl::Seconds(30);
-// How often a group is looked at whose leader has ended; nobody tells us of its other members.
-constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
-// After SIGKILL, for the last of a group to go: nobody may reap its orphans, as in a container
-// whose first process does not.
-constexpr absl::Duration kGoneWithin = absl::Seconds(2);
 // How the command ended is told after so long, also while others of its group are still there: the
 // daemon waits for it no longer than 2 s.
 constexpr absl::Duration kReportAfter = absl::Seconds(1);
@@ -53,31 +45,20 @@ bool DoesNotKnowJob(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
-bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
-
-// Stops this process and its group as Ctrl-Z would have, had the command not been in a group of its
-// own; so the shell takes the terminal. Returns when somebody continues us, or at once where no
-// shell would (an orphaned group is not stopped).
-void StopOurGroup() {
-  struct sigaction standard {};
-  standard.sa_handler = SIG_DFL;
-  struct sigaction before {};
-  sigaction(SIGTSTP, &standard, &before);
-  (void)kill(0, SIGTSTP);
-  sigaction(SIGTSTP, &before, nullptr);
-}
-
 }  // namespace
 
 GuardRun::GuardRun(HeldChild child, v1::GuardRequest request)
-    : child_(std::move(child)), request_(std::move(request)) {
-  request_.set_pid(child_.pid());
+    : request_(std::move(request)),
+      command_(
+          std::move(child), std::string(request_.arguments(0)), GraceOf(request_.policy()),
+          [this](int wait_status) { events_.Push(ChildChanged{wait_status}); },
+          [this] { events_.Push(Interrupted{}); }) {
+  request_.set_pid(command_.pid());
 }
 
 int GuardRun::Run(const ConnectOptions& connect) {
   const SignalEvents signals({SIGINT, SIGTERM, SIGHUP, SIGTSTP},
                              [this](int number) { events_.Push(Signalled{number}); });
-  std::thread watcher([this] { WatchChild(); });
   connect_ = connect;
   absl::StatusOr<Connection> connection = Connect(connect);
   std::optional<int> code;
@@ -94,22 +75,9 @@ int GuardRun::Run(const ConnectOptions& connect) {
   } else {
     code = Fail(connection.status());
   }
-  child_.Discard();
+  command_.Discard();
   next_.reset();
-  watcher.join();
   return *code;
-}
-
-void GuardRun::WatchChild() {
-  while (true) {
-    int status = 0;
-    if (waitpid(child_.pid(), &status, WUNTRACED) < 0) {
-      if (errno == EINTR) continue;
-      return;
-    }
-    events_.Push(ChildChanged{status});
-    if (!WIFSTOPPED(status)) return;
-  }
 }
 
 // ---- Daemons ----
@@ -178,18 +146,18 @@ void GuardRun::OnFound(Connection connection) {
 
 std::optional<int> GuardRun::AwaitRoom() {
   while (true) {
-    absl::Duration timeout = child_status_ ? kVerdictTimeout : absl::InfiniteDuration();
+    absl::Duration timeout = command_.wait_status() ? kVerdictTimeout : absl::InfiniteDuration();
     if (next_) timeout = std::min(timeout, *lost_ + kReconnectWithin - absl::Now());
     std::optional<GuardEvent> event = events_.Pop(std::max(timeout, absl::ZeroDuration()));
     if (!event) {
       progress_.Clear();
-      if (!child_status_) {
+      if (!command_.wait_status()) {
         return Fail(absl::UnavailableError(absl::StrCat("no daemon came back within ",
                                                         absl::FormatDuration(kReconnectWithin),
                                                         "; the command was not run")));
       }
       Note("the command's process was ended while it waited for room");
-      return std::max(ExitCodeOfWait(*child_status_), kExitOther);
+      return std::max(ExitCodeOfWait(*command_.wait_status()), kExitOther);
     }
     if (IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) {
@@ -204,7 +172,7 @@ std::optional<int> GuardRun::AwaitRoom() {
         continue;
       }
       if (IsEnd(job_.state())) return TellNoRoom();
-      LetGo();
+      start_errno_ = command_.LetGo();
       OnAnswer(job_);  // it may be STOPPING already
       return std::nullopt;
     }
@@ -216,7 +184,7 @@ std::optional<int> GuardRun::AwaitRoom() {
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
       if (signalled->number == SIGTSTP) {
         progress_.Clear();
-        StopOurGroup();
+        ForegroundCommand::StopOurGroup();
         continue;
       }
       progress_.Clear();
@@ -224,9 +192,7 @@ std::optional<int> GuardRun::AwaitRoom() {
     }
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
       // The daemon may have admitted it and stopped it at once, and its word be still under way.
-      if (WIFSTOPPED(changed->wait_status)) continue;
-      child_status_ = changed->wait_status;
-      child_ended_ = absl::Now();
+      if (!WIFSTOPPED(changed->wait_status)) command_.OnChange(changed->wait_status);
     }
   }
 }
@@ -258,53 +224,26 @@ std::optional<int> GuardRun::TellNoRoom() {
 
 // ---- Running ----
 
-void GuardRun::LetGo() {
-  if (terminal_.Interactive() && terminal_.Ours()) GiveTerminal();
-  start_errno_ = child_.LetGo();
-  if (start_errno_ != 0) {
-    Note(absl::StrCat("cannot run ", request_.arguments(0), ": ", std::strerror(start_errno_)));
-  }
-}
-
-void GuardRun::GiveTerminal() {
-  terminal_.Give(child_.pid());
-  if (!terminal_.given() || interrupts_) return;
-  interrupts_ =
-      std::make_unique<InterruptWatch>(child_.pid(), [this] { events_.Push(Interrupted{}); });
-}
-
 void GuardRun::AwaitCommand() {
-  while (!CommandEnded()) {
-    std::optional<GuardEvent> event = events_.Pop(NextTimeout());
-    if (absl::Now() >= escalate_at_) Escalate();
-    const bool due = child_status_ && absl::Now() > child_ended_ + kReportAfter;
+  while (!command_.Ended()) {
+    std::optional<GuardEvent> event = events_.Pop(command_.NextTimeout());
+    command_.OnTime();
+    const bool due = command_.wait_status() && absl::Now() > command_.ended_at() + kReportAfter;
     if (due && !reported_ && !next_) Report();
     if (!event || IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) OnAnswer(answered->job);
     if (const auto* ended = std::get_if<CallEnded>(&*event)) OnCallEnded(ended->status);
     if (auto* found = std::get_if<DaemonFound>(&*event)) OnFound(std::move(found->connection));
-    if (const auto* signalled = std::get_if<Signalled>(&*event)) OnSignal(signalled->number);
-    if (const auto* changed = std::get_if<ChildChanged>(&*event)) OnChild(changed->wait_status);
-    if (std::holds_alternative<Interrupted>(*event)) OnInterrupted();
+    if (const auto* signalled = std::get_if<Signalled>(&*event)) {
+      command_.OnSignal(signalled->number);
+    }
+    if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
+      command_.OnChange(changed->wait_status);
+    }
+    if (std::holds_alternative<Interrupted>(*event)) command_.OnInterrupt();
   }
-  interrupts_.reset();
-  if (WIFSIGNALED(*child_status_)) {
-    terminal_.TakeBackWithModes();
-  } else {
-    terminal_.TakeBack();
-  }
-}
-
-// When we were asked to end, nothing of the command's group may be left; else only the command
-// itself counts, as in a shell.
-bool GuardRun::CommandEnded() const {
-  if (!child_status_) return false;
-  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0 || absl::Now() > killed_ + kGoneWithin;
-}
-
-absl::Duration GuardRun::NextTimeout() const {
-  const absl::Duration until = std::max(escalate_at_ - absl::Now(), absl::ZeroDuration());
-  return child_status_ ? std::min(until, kGroupPoll) : until;
+  interrupted_ = command_.interrupted();
+  command_.TakeTerminalBack();
 }
 
 void GuardRun::OnAnswer(v1::Job job) {
@@ -324,77 +263,15 @@ void GuardRun::OnCallEnded(const absl::Status& status) {
   call_.reset();
   if (IsEnd(job_.state())) return;
   if (MayGoOn(status)) {
-    if (!child_status_) {
+    if (!command_.wait_status()) {
       Note("the daemon went away; the command runs on, and the next daemon is asked to watch it");
     }
     OnLost(status);
-  } else if (!child_status_) {
+  } else if (!command_.wait_status()) {
     const std::string why =
         status.ok() ? "the daemon ended the call" : std::string(status.message());
     Note(absl::StrCat(why, "; the command runs on"));
   }
-}
-
-void GuardRun::OnChild(int wait_status) {
-  if (WIFSTOPPED(wait_status)) {
-    OnChildStopped(WSTOPSIG(wait_status));
-    return;
-  }
-  child_status_ = wait_status;
-  child_ended_ = absl::Now();
-}
-
-void GuardRun::OnChildStopped(int signal) {
-  if (!StopsUs(signal)) return;  // SIGSTOP is between the command and who sent it
-  if (signal != SIGTSTP && !terminal_.given() && terminal_.Ours()) {
-    // It only needs the terminal, which we kept for a pager that seems to need it less.
-    GiveTerminal();
-    (void)kill(-child_.pid(), SIGCONT);
-    return;
-  }
-  const bool had_terminal = terminal_.given();
-  terminal_.TakeBack();
-  StopOurGroup();
-  if (had_terminal && terminal_.Ours()) GiveTerminal();
-  (void)kill(-child_.pid(), SIGCONT);
-}
-
-// Ctrl-Z stops the command, whose stop then stops us; everything else ends it, and what comes a
-// second time goes a step further.
-void GuardRun::OnSignal(int number) {
-  if (number == SIGTSTP) {
-    (void)kill(-child_.pid(), SIGTSTP);
-    return;
-  }
-  if (interrupted_ == 0) {
-    interrupts_.reset();  // nothing of its group may be left, and so nothing of ours
-    interrupted_ = number;
-    next_signal_ = number;
-  }
-  Escalate();
-}
-
-// The terminal has sent SIGINT to the command's group and not to us. A command that ignores it goes
-// on to what follows at once.
-void GuardRun::OnInterrupted() {
-  if (interrupted_ != 0 || child_status_ || !IgnoresInterrupt(child_.pid())) return;
-  interrupts_.reset();
-  interrupted_ = SIGINT;
-  next_signal_ = SIGTERM;
-  Escalate();
-}
-
-// The signal that we got, then SIGTERM, then SIGKILL, a grace time apart.
-void GuardRun::Escalate() {
-  (void)kill(-child_.pid(), next_signal_);
-  (void)kill(-child_.pid(), SIGCONT);  // or a stopped one would not see it
-  if (next_signal_ == SIGKILL) {
-    killed_ = std::min(killed_, absl::Now());
-    escalate_at_ = absl::Now() + kGroupPoll;  // until it is gone
-    return;
-  }
-  next_signal_ = next_signal_ == SIGTERM ? SIGKILL : SIGTERM;
-  escalate_at_ = absl::Now() + GraceOf(request_.policy());
 }
 
 // ---- After its end ----
@@ -402,10 +279,10 @@ void GuardRun::Escalate() {
 void GuardRun::Report() {
   v1::ReportExitRequest request;
   request.set_id(job_.id());
-  if (WIFSIGNALED(*child_status_)) {
-    request.set_signal(WTERMSIG(*child_status_));
+  if (WIFSIGNALED(*command_.wait_status())) {
+    request.set_signal(WTERMSIG(*command_.wait_status()));
   } else {
-    request.set_exit_code(WEXITSTATUS(*child_status_));
+    request.set_exit_code(WEXITSTATUS(*command_.wait_status()));
   }
   if (start_errno_ != 0) request.set_start_errno(start_errno_);
   absl::StatusOr<v1::Job> job = ReportExit(connection_, request);
@@ -416,15 +293,15 @@ void GuardRun::Report() {
 
 // Until when the daemon's last word is waited for.
 absl::Time GuardRun::VerdictBy() const {
-  absl::Time by = child_ended_ + kVerdictTimeout;
+  absl::Time by = command_.ended_at() + kVerdictTimeout;
   if (told_stop_) by += GraceOf(request_.policy());
   // Who was told to end does not wait for a daemon that may never come.
   if (lost_ && interrupted_ == 0) {
     // The next daemon may be about to come, or have come just now.
-    by = std::max(*lost_ + kReconnectWithin, child_ended_ + 2 * NextDaemon::kSlowPause);
-    if (!next_) by = std::max(by, child_ended_) + kVerdictTimeout;
+    by = std::max(*lost_ + kReconnectWithin, command_.ended_at() + 2 * NextDaemon::kSlowPause);
+    if (!next_) by = std::max(by, command_.ended_at()) + kVerdictTimeout;
   }
-  return std::min(by, child_ended_ + kVerdictAtMost);
+  return std::min(by, command_.ended_at() + kVerdictAtMost);
 }
 
 void GuardRun::AwaitVerdict() {
@@ -465,7 +342,7 @@ int GuardRun::ExitCode() const {
     case v1::REASON_TIMEOUT:
       return kExitOther;
     default:
-      return ExitCodeOfWait(*child_status_);
+      return ExitCodeOfWait(*command_.wait_status());
   }
 }
 

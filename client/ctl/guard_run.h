@@ -15,12 +15,10 @@
 #include "absl/time/time.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/event_queue.h"
+#include "client/ctl/foreground_command.h"
 #include "client/ctl/guard_call.h"
-#include "client/ctl/held_child.h"
-#include "client/ctl/interrupt_watch.h"
 #include "client/ctl/next_daemon.h"
 #include "client/ctl/progress.h"
-#include "client/ctl/terminal.h"
 
 namespace stageload::ctl {
 
@@ -35,9 +33,6 @@ class GuardRun {
   int Run(const ConnectOptions& connect);
 
  private:
-  // Feeds the queue with the child's stops and its end; returns when it has ended.
-  void WatchChild();
-
   // Each phase is a loop over events.
   std::optional<int> AwaitRoom();  // an exit code when it does not come to run
   void AwaitCommand();
@@ -52,29 +47,18 @@ class GuardRun {
   void OnLost(const absl::Status& status);
   void OnFound(Connection connection);
 
-  void LetGo();
   std::optional<int> TellNoRoom();
   std::optional<int> OnCallEndedWaiting(const absl::Status& status);
   void OnAnswer(v1::Job job);
   void OnCallEnded(const absl::Status& status);
-  void OnChild(int wait_status);
-  void OnChildStopped(int signal);
-  void OnSignal(int number);
-  void OnInterrupted();
-  void GiveTerminal();
-  void Escalate();
-  bool CommandEnded() const;
-  absl::Duration NextTimeout() const;
   absl::Time VerdictBy() const;
   void Report();
   int ExitCode() const;
 
-  HeldChild child_;
   v1::GuardRequest request_;
-  EventQueue events_;
+  EventQueue<GuardEvent> events_;
+  ForegroundCommand command_;
   Progress progress_;
-  Terminal terminal_;
-  std::unique_ptr<InterruptWatch> interrupts_;  // while the command has it
 
   ConnectOptions connect_;
   Connection connection_;             // to the daemon that answered last
@@ -88,14 +72,9 @@ class GuardRun {
   v1::Job job_;             // as it was last told
   bool told_stop_ = false;  // why it is being stopped has been said
   bool told_suspended_ = false;
-  std::optional<int> child_status_;  // of waitpid, once it has ended
-  absl::Time child_ended_;
   bool reported_ = false;  // how it ended, and somebody heard it
   int start_errno_ = 0;
   int interrupted_ = 0;  // the first signal that asked us to end
-  int next_signal_ = 0;  // for the command's group, at `escalate_at_`
-  absl::Time escalate_at_ = absl::InfiniteFuture();
-  absl::Time killed_ = absl::InfiniteFuture();
 };
 
 }  // namespace stageload::ctl

@@ -1,0 +1,164 @@
+// Groups, terminals and signals.
+#include "client/ctl/foreground_command.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/ctl/errors.h"
+
+namespace stageload::ctl {
+namespace {
+
+// How often a group is looked at whose leader has ended; nobody tells us of its other members.
+constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
+// After SIGKILL, for the last of a group to go: nobody may reap its orphans, as in a container
+// whose first process does not.
+constexpr absl::Duration kGoneWithin = absl::Seconds(2);
+
+bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
+
+}  // namespace
+
+ForegroundCommand::ForegroundCommand(HeldChild child, std::string name, absl::Duration grace,
+                                     std::function<void(int wait_status)> on_change,
+                                     std::function<void()> on_interrupt)
+    : child_(std::move(child)),
+      name_(std::move(name)),
+      grace_(grace),
+      on_change_(std::move(on_change)),
+      on_interrupt_(std::move(on_interrupt)) {
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+ForegroundCommand::~ForegroundCommand() {
+  child_.Discard();
+  watcher_.join();
+}
+
+void ForegroundCommand::StopOurGroup() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  struct sigaction before {};
+  sigaction(SIGTSTP, &standard, &before);
+  (void)kill(0, SIGTSTP);
+  sigaction(SIGTSTP, &before, nullptr);
+}
+
+void ForegroundCommand::Watch() {
+  while (true) {
+    int status = 0;
+    if (waitpid(child_.pid(), &status, WUNTRACED) < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    on_change_(status);
+    if (!WIFSTOPPED(status)) return;
+  }
+}
+
+int ForegroundCommand::LetGo() {
+  if (terminal_.Interactive() && terminal_.Ours()) GiveTerminal();
+  const int error = child_.LetGo();
+  if (error != 0) Note(absl::StrCat("cannot run ", name_, ": ", std::strerror(error)));
+  return error;
+}
+
+void ForegroundCommand::GiveTerminal() {
+  terminal_.Give(child_.pid());
+  if (!terminal_.given() || interrupts_) return;
+  interrupts_ = std::make_unique<InterruptWatch>(child_.pid(), on_interrupt_);
+}
+
+bool ForegroundCommand::Ended() const {
+  if (!wait_status_) return false;
+  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0 || absl::Now() > killed_ + kGoneWithin;
+}
+
+void ForegroundCommand::TakeTerminalBack() {
+  interrupts_.reset();
+  if (wait_status_ && WIFSIGNALED(*wait_status_)) {
+    terminal_.TakeBackWithModes();
+  } else {
+    terminal_.TakeBack();
+  }
+}
+
+absl::Duration ForegroundCommand::NextTimeout() const {
+  const absl::Duration until = std::max(escalate_at_ - absl::Now(), absl::ZeroDuration());
+  return wait_status_ ? std::min(until, kGroupPoll) : until;
+}
+
+void ForegroundCommand::OnTime() {
+  if (absl::Now() >= escalate_at_) Escalate();
+}
+
+void ForegroundCommand::OnChange(int wait_status) {
+  if (WIFSTOPPED(wait_status)) {
+    OnStopped(WSTOPSIG(wait_status));
+    return;
+  }
+  wait_status_ = wait_status;
+  ended_at_ = absl::Now();
+}
+
+void ForegroundCommand::OnStopped(int signal) {
+  if (!StopsUs(signal)) return;  // SIGSTOP is between the command and who sent it
+  if (signal != SIGTSTP && !terminal_.given() && terminal_.Ours()) {
+    // It only needs the terminal, which we kept for a pager that seems to need it less.
+    GiveTerminal();
+    (void)kill(-child_.pid(), SIGCONT);
+    return;
+  }
+  const bool had_terminal = terminal_.given();
+  terminal_.TakeBack();
+  StopOurGroup();
+  if (had_terminal && terminal_.Ours()) GiveTerminal();
+  (void)kill(-child_.pid(), SIGCONT);
+}
+
+// Ctrl-Z stops the command, whose stop then stops us; everything else ends it, and what comes a
+// second time goes a step further.
+void ForegroundCommand::OnSignal(int number) {
+  if (number == SIGTSTP) {
+    (void)kill(-child_.pid(), SIGTSTP);
+    return;
+  }
+  if (interrupted_ == 0) {
+    interrupts_.reset();  // nothing of its group may be left, and so nothing of ours
+    interrupted_ = number;
+    next_signal_ = number;
+  }
+  Escalate();
+}
+
+// The terminal has sent SIGINT to the command's group and not to us. A command that ignores it goes
+// on to what follows at once.
+void ForegroundCommand::OnInterrupt() {
+  if (interrupted_ != 0 || wait_status_ || !IgnoresInterrupt(child_.pid())) return;
+  interrupts_.reset();
+  interrupted_ = SIGINT;
+  next_signal_ = SIGTERM;
+  Escalate();
+}
+
+// The signal that we got, then SIGTERM, then SIGKILL, a grace time apart.
+void ForegroundCommand::Escalate() {
+  (void)kill(-child_.pid(), next_signal_);
+  (void)kill(-child_.pid(), SIGCONT);  // or a stopped one would not see it
+  if (next_signal_ == SIGKILL) {
+    killed_ = std::min(killed_, absl::Now());
+    escalate_at_ = absl::Now() + kGroupPoll;  // until it is gone
+    return;
+  }
+  next_signal_ = next_signal_ == SIGTERM ? SIGKILL : SIGTERM;
+  escalate_at_ = absl::Now() + grace_;
+}
+
+}  // namespace stageload::ctl
