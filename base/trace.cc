@@ -241,6 +241,7 @@ absl::Status AddSample(Fields& fields, Trace& trace) {
   sample.swap_used = fields.Size("swap_used");
   const std::optional<double> level = fields.Number("level", 0, 100);
   if (level) sample.level = Percent{*level};
+  sample.available = fields.Size("available");
   sample.rest = fields.Rest();
   trace.samples.push_back(std::move(sample));
   return fields.status();
@@ -361,8 +362,7 @@ absl::Status AddLines(LineReader& lines, Trace& trace) {
 // ---- What is missing ----
 
 void NoteGaps(Trace& trace) {
-  const double interval = trace.start ? trace.start->interval_seconds.value_or(0) : 0;
-  const double usual = std::max(kLongGapSeconds, 3 * interval);
+  const double usual = LongestUsualGap(trace);
   int gaps = 0;
   double longest = 0;
   double after = 0;
@@ -395,6 +395,11 @@ void SortByTime(std::vector<Timed>& timed) {
 }
 
 }  // namespace
+
+double LongestUsualGap(const Trace& trace) {
+  const double interval = trace.start ? trace.start->interval_seconds.value_or(0) : 0;
+  return std::max(kLongGapSeconds, 3 * interval);
+}
 
 absl::StatusOr<Trace> ReadTrace(const std::string& path) {
   LineReader lines;

@@ -33,6 +33,7 @@ struct TraceSample {
   std::optional<Bytes> footprint;
   std::optional<Bytes> swap_used;
   std::optional<Percent> level;
+  std::optional<Bytes> available;  // of the machine
   std::string rest;
 };
 
@@ -58,6 +59,9 @@ struct Trace {
   // `no sample for 49s after t = 20.5`, `3 of 40 samples have no "level"`.
   std::vector<std::string> notes;
 };
+
+// Between samples that are further apart than this something is missing.
+double LongestUsualGap(const Trace& trace);
 
 // Reads a file, a pipe too, line by line. Errors name the file, and the line where there is one:
 // NotFound, PermissionDenied and what else the system says; InvalidArgument for what is no trace

@@ -113,6 +113,7 @@ absl::Status TraceWriter::Write(const TraceSample& sample) {
   AddSize(line, "footprint", sample.footprint);
   AddSize(line, "swap_used", sample.swap_used);
   if (sample.level) line["level"] = Level(*sample.level);
+  AddSize(line, "available", sample.available);
   if (absl::Status status = AddRest(line, sample.rest); !status.ok()) return status;
   return WriteLine(Text(line));
 }

@@ -52,6 +52,9 @@ void AddClear(CLI::App& app, Invocation& invocation);
 void AddStatus(CLI::App& app, Invocation& invocation);
 void AddWatch(CLI::App& app, Invocation& invocation);
 void AddSimulate(CLI::App& app, Invocation& invocation);
+void AddRecord(CLI::App& app, Invocation& invocation);
+void AddMark(CLI::App& app, Invocation& invocation);
+void AddSummary(CLI::App& app, Invocation& invocation);
 void AddVersion(CLI::App& app, Invocation& invocation);
 void AddDaemon(CLI::App& app, Invocation& invocation);
 

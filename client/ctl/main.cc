@@ -52,6 +52,9 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddWatch(app, invocation);
   AddProfile(app, invocation);
   AddSimulate(app, invocation);
+  AddRecord(app, invocation);
+  AddMark(app, invocation);
+  AddSummary(app, invocation);
   AddDaemon(app, invocation);
   AddVersion(app, invocation);
 }

@@ -60,6 +60,7 @@ TEST_F(Writer, WritesWhatTheReaderReads) {
   ASSERT_TRUE(writer.Write(start).ok());
   TraceSample sample = Sample(1.5, 1 << 20);
   sample.level = Percent{93.25};
+  sample.available = GiB(7);
   sample.rest = R"({"processes":3})";
   ASSERT_TRUE(writer.Write(sample).ok());
   TraceEvent event;
@@ -87,6 +88,7 @@ TEST_F(Writer, WritesWhatTheReaderReads) {
   EXPECT_EQ(trace->samples[0].footprint, MiB(1));
   EXPECT_EQ(trace->samples[0].swap_used, Bytes(20));
   EXPECT_EQ(trace->samples[0].level, Percent{93.25});
+  EXPECT_EQ(trace->samples[0].available, GiB(7));
   EXPECT_EQ(trace->samples[0].rest, sample.rest);
   ASSERT_EQ(trace->events.size(), 1U);
   const TraceEvent& read = trace->events[0];

@@ -1,0 +1,180 @@
+// From messages to lines.
+#include "client/ctl/recording.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/json.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr char kUtcFormat[] = "%Y-%m-%dT%H:%M:%E3S+00:00";
+
+// Bytes that are no UTF-8 must not keep a command from being recorded.
+std::string Object(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What is said of the machine and the run, for whoever reads the trace elsewhere.
+std::string StartRest(const Recording::Subject& subject, const v1::ProcessSample& first) {
+  Json rest = Json::object();
+  rest["stageload"] = std::string(kVersion);
+  rest["pid"] = subject.pid;
+  if (!subject.command.empty()) rest["command"] = subject.command;
+  Json host = Json::object();
+  utsname system{};
+  if (uname(&system) == 0) host["system"] = system.sysname;
+  if (first.host().has_total_bytes()) host["total"] = first.host().total_bytes();
+  rest["host"] = std::move(host);
+  if (first.has_swap_budget_bytes()) rest["swap_budget"] = first.swap_budget_bytes();
+  return Object(rest);
+}
+
+std::string SampleRest(const v1::ProcessSample& sample) {
+  Json rest = Json::object();
+  if (sample.has_swapped_bytes()) rest["swapped"] = sample.swapped_bytes();
+  rest["processes"] = sample.processes();
+  if (sample.has_charge_bytes()) rest["charge"] = sample.charge_bytes();
+  return Object(rest);
+}
+
+std::string Signed(Bytes bytes) {
+  return absl::StrCat(bytes < Bytes() ? "" : "+", FormatBytes(bytes));
+}
+
+}  // namespace
+
+absl::Duration AwakeNow() {
+  timespec now{};
+#ifdef __APPLE__
+  clock_gettime(CLOCK_UPTIME_RAW, &now);
+#else
+  clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+  return absl::DurationFromTimespec(now);
+}
+
+Recording::Recording(TraceWriter writer, const v1::ProcessSample& first)
+    : writer_(std::move(writer)),
+      begin_(absl::Nanoseconds(first.awake_ns())),
+      last_wall_ns_(first.time_ns()) {}
+
+absl::StatusOr<Recording> Recording::Begin(const std::string& path, TraceWriter::Existing existing,
+                                           absl::Duration interval, const Subject& subject,
+                                           const v1::ProcessSample& first) {
+  absl::StatusOr<TraceWriter> writer = TraceWriter::Create(path, existing);
+  if (!writer.ok()) return writer.status();
+  Recording recording(*std::move(writer), first);
+  TraceStart start;
+  start.utc =
+      absl::FormatTime(kUtcFormat, absl::FromUnixNanos(first.time_ns()), absl::UTCTimeZone());
+  start.interval_seconds = absl::ToDoubleSeconds(interval);
+  start.rest = StartRest(subject, first);
+  recording.Write(recording.writer_.Write(start));
+  return recording;
+}
+
+void Recording::Add(const v1::WatchProcessResponse& answer) {
+  const v1::ProcessSample* sample = answer.has_sample() ? &answer.sample() : nullptr;
+  for (const v1::Event& event : answer.events()) AddEvent(event, sample);
+  if (answer.dropped() > 0) {
+    Mark(begin_ + absl::Seconds(last_t_),
+         absl::StrCat(answer.dropped(), " samples were left out: this program was too slow"));
+  }
+  if (sample != nullptr) AddSample(*sample);
+}
+
+void Recording::AddSample(const v1::ProcessSample& sample) {
+  const v1::HostSample& host = sample.host();
+  TraceSample line;
+  line.t = std::max(TimeOf(absl::Nanoseconds(sample.awake_ns())), 0.0);
+  if (sample.has_footprint_bytes()) line.footprint = Bytes(sample.footprint_bytes());
+  if (host.has_swap_used_bytes()) line.swap_used = Bytes(host.swap_used_bytes());
+  if (host.has_level_percent()) line.level = Percent{host.level_percent()};
+  if (host.has_available_bytes()) line.available = Bytes(host.available_bytes());
+  line.rest = SampleRest(sample);
+  if (!interrupted_.empty()) {
+    const std::string gap = FormatSpan(absl::Seconds(line.t - last_t_));
+    Mark(begin_ + absl::Seconds(last_t_), absl::StrCat("no samples for ", gap, ": ", interrupted_));
+    interrupted_.clear();
+  }
+  Write(writer_.Write(line));
+  last_t_ = line.t;
+  last_wall_ns_ = sample.time_ns();
+  ++samples_;
+  if (line.footprint) peak_footprint_ = std::max(peak_footprint_, line.footprint);
+  if (line.swap_used && !first_swap_) first_swap_ = line.swap_used;
+  if (line.swap_used) peak_swap_ = std::max(peak_swap_, line.swap_used);
+  if (line.level) min_level_ = std::min(min_level_.value_or(*line.level), *line.level);
+}
+
+void Recording::AddEvent(const v1::Event& event, const v1::ProcessSample* sample) {
+  TraceEvent line;
+  line.t = TimeOf(event, sample);
+  if (event.has_mark()) {
+    const v1::Mark& mark = event.mark();
+    line.kind = std::string(mark.kind());
+    line.stage = std::string(mark.stage());
+    line.name = std::string(mark.name());
+    line.note = std::string(mark.note());
+    if (mark.has_nbytes()) line.nbytes = Bytes(mark.nbytes());
+    if (mark.has_seconds()) line.seconds = mark.seconds();
+  } else {
+    line.kind = "mark";
+    line.note = std::string(event.text().empty() ? event.kind() : event.text());
+    line.rest = Object(Json{{"event", std::string(event.kind())}});
+  }
+  Write(writer_.Write(line));
+}
+
+// An event has the wall clock only, and that may be set meanwhile: so it is counted from the sample
+// that it came with, and kept between that and the one before.
+double Recording::TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const {
+  if (sample == nullptr) {
+    const absl::Duration since = absl::Nanoseconds(event.time_ns() - last_wall_ns_);
+    return std::max(last_t_ + absl::ToDoubleSeconds(since), last_t_);
+  }
+  const double t = TimeOf(absl::Nanoseconds(sample->awake_ns()));
+  const absl::Duration before = absl::Nanoseconds(sample->time_ns() - event.time_ns());
+  return std::max(std::min(t - absl::ToDoubleSeconds(before), t), last_t_);
+}
+
+void Recording::Mark(absl::Duration awake, const std::string& note) {
+  TraceEvent line;
+  line.t = TimeOf(awake);
+  line.kind = "mark";
+  line.note = note;
+  Write(writer_.Write(line));
+}
+
+void Recording::End() { Write(writer_.WriteEnd()); }
+
+void Recording::Write(const absl::Status& written) {
+  if (written.ok() || std::exchange(incomplete_, true)) return;
+  Note(absl::StrCat(std::string(written.message()),
+                    "; what is measured until that works again is lost, and nothing else is "
+                    "disturbed"));
+}
+
+std::string Recording::Line() const {
+  std::vector<std::string> figures;
+  if (peak_footprint_) {
+    figures.push_back(absl::StrCat("peak footprint ", FormatBytes(*peak_footprint_)));
+  }
+  if (first_swap_) figures.push_back(absl::StrCat("swap ", Signed(*peak_swap_ - *first_swap_)));
+  if (min_level_) figures.push_back(absl::StrCat("lowest level ", FormatPercent(*min_level_)));
+  return absl::StrCat(samples_, samples_ == 1 ? " sample" : " samples", " in ",
+                      FormatSpan(absl::Seconds(last_t_)), ": ", absl::StrJoin(figures, ", "), " (",
+                      writer_.path(), ")");
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,78 @@
+// What the daemon tells of a process, as the lines of a trace (base/trace.h), and the figures of
+// the line that `record` says in the end.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_RECORDING_H_
+#define STAGELOAD_CLIENT_CTL_RECORDING_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/trace_writer.h"
+#include "base/units.h"
+#include "stageload/v1/telemetry_service.pb.h"
+
+namespace stageload::ctl {
+
+// The clock that stands still while the machine sleeps, as the daemon's `awake_ns`.
+absl::Duration AwakeNow();
+
+class Recording {
+ public:
+  struct Subject {
+    pid_t pid = 0;
+    std::vector<std::string> command;  // empty for a process that ran already
+  };
+
+  // Writes the start line; `first` has the sample at t = 0, and is to be added, too. An error of
+  // Create, such as a file that is there already.
+  static absl::StatusOr<Recording> Begin(const std::string& path, TraceWriter::Existing existing,
+                                         absl::Duration interval, const Subject& subject,
+                                         const v1::ProcessSample& first);
+
+  // When a line cannot be written that is said on stderr, once, and the recording goes on.
+  void Add(const v1::WatchProcessResponse& answer);
+  // A note at the moment `awake`.
+  void Mark(absl::Duration awake, const std::string& note);
+  // From the last sample to the next there will be none, for this reason.
+  void Interrupted(const std::string& why) { interrupted_ = why; }
+  void End();
+
+  // Whether a line was lost.
+  bool incomplete() const { return incomplete_; }
+  // "207 samples in 1m44s: peak footprint 18.5 GiB, swap +9.58 GiB, lowest level 22 % (run.jsonl)".
+  std::string Line() const;
+
+ private:
+  Recording(TraceWriter writer, const v1::ProcessSample& first);
+  void AddSample(const v1::ProcessSample& sample);
+  void AddEvent(const v1::Event& event, const v1::ProcessSample* sample);
+  double TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const;
+  double TimeOf(absl::Duration awake) const { return absl::ToDoubleSeconds(awake - begin_); }
+  void Write(const absl::Status& written);
+
+  TraceWriter writer_;
+  absl::Duration begin_;  // awake
+  bool incomplete_ = false;
+  std::string interrupted_;
+
+  // Of the newest sample.
+  double last_t_ = 0;
+  std::int64_t last_wall_ns_ = 0;
+
+  int samples_ = 0;
+  std::optional<Bytes> peak_footprint_;
+  std::optional<Bytes> first_swap_;
+  std::optional<Bytes> peak_swap_;
+  std::optional<Percent> min_level_;
+};
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_RECORDING_H_
