@@ -12,6 +12,16 @@ namespace {
 
 constexpr std::chrono::seconds kDeadline(20);
 
+// Waits until it is, or too long.
+bool IsGivenUp(const grpc::ServerContext& context) {
+  const auto until = std::chrono::steady_clock::now() + kDeadline;
+  while (std::chrono::steady_clock::now() < until) {
+    if (context.IsCancelled()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 }  // namespace
 
 void GuardScript::Send(v1::JobState state, v1::Reason reason, const std::string& text,
@@ -28,14 +38,8 @@ void GuardScript::Send(v1::JobState state, v1::Reason reason, const std::string&
   write_(std::move(job));
 }
 
-bool GuardScript::AwaitCancelled() const {
-  const auto until = std::chrono::steady_clock::now() + kDeadline;
-  while (std::chrono::steady_clock::now() < until) {
-    if (context_.IsCancelled()) return true;
-    std::this_thread::yield();
-  }
-  return false;
-}
+bool GuardScript::AwaitCancelled() const { return IsGivenUp(context_); }
+bool WatchScript::AwaitCancelled() const { return IsGivenUp(context_); }
 
 class FakeDaemon::Admin : public v1::AdminService::Service {
  public:
@@ -90,6 +94,23 @@ class FakeDaemon::Admission : public v1::AdmissionService::Service {
     daemon_.report_ = *request;
     daemon_.changed_.notify_all();
     return grpc::Status::OK;
+  }
+  grpc::Status Report(grpc::ServerContext*, const v1::ReportRequest* request,
+                      v1::ReportResponse* response) override {
+    return daemon_.on_marks(*request, *response);
+  }
+
+ private:
+  FakeDaemon& daemon_;
+};
+
+class FakeDaemon::Telemetry : public v1::TelemetryService::Service {
+ public:
+  explicit Telemetry(FakeDaemon& daemon) : daemon_(daemon) {}
+  grpc::Status WatchProcess(grpc::ServerContext* context, const v1::WatchProcessRequest* request,
+                            grpc::ServerWriter<v1::WatchProcessResponse>* writer) override {
+    WatchScript script(*request, *context, *writer);
+    return daemon_.on_watch(script);
   }
 
  private:
@@ -154,6 +175,7 @@ FakeDaemon::FakeDaemon() {
   services_.push_back(std::make_unique<Admin>(*this));
   services_.push_back(std::make_unique<Admission>(*this));
   services_.push_back(std::make_unique<JobCalls>(*this));
+  services_.push_back(std::make_unique<Telemetry>(*this));
   Start();
 }
 

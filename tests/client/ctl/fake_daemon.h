@@ -17,6 +17,7 @@
 #include "stageload/v1/admin_service.grpc.pb.h"
 #include "stageload/v1/admission_service.grpc.pb.h"
 #include "stageload/v1/job_service.grpc.pb.h"
+#include "stageload/v1/telemetry_service.grpc.pb.h"
 
 namespace stageload::ctl {
 
@@ -39,6 +40,24 @@ class GuardScript {
   std::function<void(v1::Job)> write_;
 };
 
+// The daemon's side of one recording.
+class WatchScript {
+ public:
+  WatchScript(const v1::WatchProcessRequest& asked, grpc::ServerContext& context,
+              grpc::ServerWriter<v1::WatchProcessResponse>& writer)
+      : request(asked), context_(context), writer_(writer) {}
+
+  void Send(const v1::WatchProcessResponse& answer) { writer_.Write(answer); }
+  // Until the client gives the call up; false after 20 s.
+  bool AwaitCancelled() const;
+
+  const v1::WatchProcessRequest& request;
+
+ private:
+  grpc::ServerContext& context_;
+  grpc::ServerWriter<v1::WatchProcessResponse>& writer_;
+};
+
 class FakeDaemon {
  public:
   using OnGuard = std::function<grpc::Status(GuardScript&)>;
@@ -55,6 +74,8 @@ class FakeDaemon {
   OnGuard on_resume;
   grpc::Status report_answer;  // an error is one that did not hear of the exit
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> on_submit;
+  std::function<grpc::Status(WatchScript&)> on_watch;
+  std::function<grpc::Status(const v1::ReportRequest&, v1::ReportResponse&)> on_marks;
   std::vector<v1::Job> jobs;  // what GetJob, ListJobs and WaitJob answer with
   std::vector<v1::ReadLogsResponse> log;
   int api_level = 1;
@@ -67,6 +88,7 @@ class FakeDaemon {
   class Admin;
   class Admission;
   class JobCalls;
+  class Telemetry;
 
   std::string home_;
   std::mutex mutex_;
