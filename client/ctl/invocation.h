@@ -55,6 +55,7 @@ void AddSimulate(CLI::App& app, Invocation& invocation);
 void AddRecord(CLI::App& app, Invocation& invocation);
 void AddMark(CLI::App& app, Invocation& invocation);
 void AddSummary(CLI::App& app, Invocation& invocation);
+void AddPlot(CLI::App& app, Invocation& invocation);
 void AddVersion(CLI::App& app, Invocation& invocation);
 void AddDaemon(CLI::App& app, Invocation& invocation);
 

@@ -55,6 +55,7 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddRecord(app, invocation);
   AddMark(app, invocation);
   AddSummary(app, invocation);
+  AddPlot(app, invocation);
   AddDaemon(app, invocation);
   AddVersion(app, invocation);
 }

@@ -16,7 +16,11 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -27,10 +31,16 @@ namespace {
 constexpr int kUsageError = 2;
 constexpr int kFailed = 1;
 
-struct Load {
+// So much, reached over `ramp` and held for `for_time`.
+struct Step {
   Bytes hold;
   absl::Duration for_time;
   absl::Duration ramp;
+};
+
+struct Load {
+  Step first;
+  std::vector<Step> then;
   bool ignore_term = false;
 };
 
@@ -75,24 +85,79 @@ void Touch(unsigned char* memory, std::size_t size, absl::Duration ramp) {
   }
 }
 
+// What is held, as one mapping for each growth.
+class Held {
+ public:
+  // Maps and touches what is missing; false, with errno, when there is not so much.
+  bool Grow(std::size_t size, absl::Duration ramp) {
+    const std::size_t more = size - total_;
+    void* memory = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    parts_.push_back({static_cast<unsigned char*>(memory), more});
+    total_ = size;
+    Touch(parts_.back().begin, more, ramp);
+    return true;
+  }
+
+  // Gives back what came last, in whole pages.
+  void Shrink(std::size_t size) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    while (total_ > size) {
+      Part& last = parts_.back();
+      const std::size_t keep = last.size - std::min(last.size, total_ - size);
+      const std::size_t kept_pages = (keep + page - 1) / page * page;
+      if (kept_pages < last.size) munmap(last.begin + kept_pages, last.size - kept_pages);
+      total_ -= last.size - keep;
+      last.size = keep;
+      if (keep == 0) parts_.pop_back();
+    }
+  }
+
+  std::size_t total() const { return total_; }
+
+ private:
+  struct Part {
+    unsigned char* begin;
+    std::size_t size;
+  };
+  std::vector<Part> parts_;
+  std::size_t total_ = 0;
+};
+
 int Run(const Load& load) {
   if (load.ignore_term) signal(SIGTERM, SIG_IGN);
-  const auto size = static_cast<std::size_t>(load.hold.count());
-  void* memory = nullptr;
-  if (size > 0) {
-    memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
-    if (memory == MAP_FAILED) {
+  std::vector<Step> steps = {load.first};
+  steps.insert(steps.end(), load.then.begin(), load.then.end());
+  Held held;
+  for (const Step& step : steps) {
+    const auto size = static_cast<std::size_t>(step.hold.count());
+    held.Shrink(size);
+    if (size > held.total() && !held.Grow(size, step.ramp)) {
       std::fprintf(stderr, "stageload-load: allocate %s: %s; ask for less with --hold\n",
-                   FormatBytes(load.hold).c_str(), std::strerror(errno));
+                   FormatBytes(step.hold).c_str(), std::strerror(errno));
       return kFailed;
     }
-    Touch(static_cast<unsigned char*>(memory), size, load.ramp);
+    std::printf("holding %s\n", FormatBytes(step.hold).c_str());
+    std::fflush(stdout);
+    WaitUntil(Now() + step.for_time);
   }
-  std::printf("holding %s\n", FormatBytes(load.hold).c_str());
-  std::fflush(stdout);
-  WaitUntil(Now() + load.for_time);
-  if (memory != nullptr) munmap(memory, size);
   return 0;
+}
+
+// "400M:2s" or "400M:2s:500ms": SIZE:FOR[:RAMP].
+absl::StatusOr<Step> ParseStep(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() < 2 || parts.size() > 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\": not SIZE:FOR[:RAMP], as in 400M:2s or 400M:2s:500ms"));
+  }
+  const absl::StatusOr<Bytes> hold = ParseBytes(parts[0]);
+  if (!hold.ok()) return hold.status();
+  const absl::StatusOr<absl::Duration> for_time = ParseDuration(parts[1]);
+  if (!for_time.ok()) return for_time.status();
+  const absl::StatusOr<absl::Duration> ramp = ParseDuration(parts.size() == 3 ? parts[2] : "0");
+  if (!ramp.ok()) return ramp.status();
+  return Step{*hold, *for_time, *ramp};
 }
 
 // Reads `text` with `parse` into `value`; CLI11 shows the message and exits.
@@ -115,14 +180,28 @@ CLI::Option* AddQuantity(CLI::App& app, const std::string& name, Value& value, P
 int main(int argc, char** argv) {
   stageload::Load load;
   CLI::App app("Takes memory, holds it for a while, gives it back and exits 0.", "stageload-load");
-  stageload::AddQuantity(app, "--hold", load.hold, stageload::ParseBytes,
+  stageload::AddQuantity(app, "--hold", load.first.hold, stageload::ParseBytes,
                          "how much memory to touch, for example 600M")
       ->required();
-  stageload::AddQuantity(app, "--for", load.for_time, stageload::ParseDuration,
+  stageload::AddQuantity(app, "--for", load.first.for_time, stageload::ParseDuration,
                          "how long to hold it, for example 60s")
       ->required();
-  stageload::AddQuantity(app, "--ramp", load.ramp, stageload::ParseDuration,
+  stageload::AddQuantity(app, "--ramp", load.first.ramp, stageload::ParseDuration,
                          "over how long to take it (default: at once)");
+  app.add_option_function<std::vector<std::string>>(
+         "--then",
+         [&load](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) {
+             const auto step = stageload::ParseStep(text);
+             if (!step.ok()) {
+               throw CLI::ValidationError("--then", std::string(step.status().message()));
+             }
+             load.then.push_back(*step);
+           }
+         },
+         "SIZE:FOR[:RAMP]: after that hold so much, more or less than before, for so long; may be "
+         "repeated")
+      ->allow_extra_args(false);
   app.add_flag("--ignore-term", load.ignore_term, "do not end on SIGTERM");
   try {
     app.parse(argc, argv);

@@ -128,6 +128,19 @@ TEST(TheLoad, GrowsOverItsRamp) {
 }
 #endif
 
+#ifdef __linux__
+TEST(TheLoad, TakesAndGivesBackInSteps) {
+  Program load({"--hold", "8M", "--for", "0", "--then", "64M:0:50ms", "--then", "24M:0", "--then",
+                "32M:60s"});
+  ASSERT_THAT(load.ReadUntil("holding 32 MiB\n"),
+              testing::EndsWith("holding 8 MiB\nholding 64 MiB\nholding 24 MiB\nholding 32 MiB\n"));
+  const std::int64_t kilobytes =
+      KilobytesOf(load.pid(), "RssAnon:") + KilobytesOf(load.pid(), "VmSwap:");
+  EXPECT_GE(kilobytes, 32 * 1024);
+  EXPECT_LT(kilobytes, 40 * 1024);
+}
+#endif
+
 TEST(TheLoad, TakesItsTime) {
   const absl::Time start = absl::Now();
   Program load({"--hold", "4M", "--ramp", "200ms", "--for", "200ms"});
@@ -161,6 +174,8 @@ TEST(TheLoad, RefusesBadInputWithCode2AndSaysWhy) {
       {{"--hold=-8M", "--for", "1s"}, "must not be negative"},
       {{"--hold", "8M", "--for=-1s"}, "duration \"-1s\": must not be negative"},
       {{"--hold", "8M", "--for", "1s", "--ramp", "x"}, "duration \"x\""},
+      {{"--hold", "8M", "--for", "1s", "--then", "8M"}, "not SIZE:FOR[:RAMP]"},
+      {{"--hold", "8M", "--for", "1s", "--then", "8X:1s"}, "unknown unit"},
       {{"--hold", "8M"}, "--for"},
       {{"--for", "1s"}, "--hold"},
       {{"--hold", "8M", "--for", "1s", "extra"}, "extra"},

@@ -1,0 +1,64 @@
+#include "client/ctl/output_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "base/disk_error.h"
+#include "client/ctl/print.h"
+
+namespace stageload::ctl {
+namespace {
+
+absl::Status CannotWrite(int error, const std::string& path) {
+  return DiskError(error, absl::StrCat("write ", path));
+}
+
+// As open(2) would have made it.
+mode_t UsualMode() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+    return OutputFile(path, "", fd);
+  }
+  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  const int fd = mkstemp(temporary.data());
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+  (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  (void)fchmod(fd, UsualMode());
+  return OutputFile(path, std::move(temporary), fd);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_.valid() && !temporary_.empty()) (void)unlink(temporary_.c_str());
+}
+
+absl::Status OutputFile::Write(const std::string& bytes) {
+  if (WriteAll(fd_.get(), bytes)) return absl::OkStatus();
+  return CannotWrite(errno, path_);
+}
+
+absl::Status OutputFile::Commit() {
+  if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("name it ", path_));
+  }
+  temporary_.clear();
+  fd_.Reset();
+  return absl::OkStatus();
+}
+
+}  // namespace stageload::ctl

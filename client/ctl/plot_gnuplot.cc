@@ -1,0 +1,211 @@
+// gnuplot as a canvas: one coordinate system in pixels over the whole picture.
+#include "client/ctl/plot_gnuplot.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/ctl/command_path.h"
+#include "client/ctl/environment.h"
+#include "client/ctl/print.h"
+#include "client/ctl/unique_fd.h"
+
+namespace stageload::ctl {
+namespace {
+
+const char* ColourOf(Role role) {
+  switch (role) {
+    case Role::kText:
+      return "#1f2328";
+    case Role::kMuted:
+    case Role::kLevel:
+      return "#59636e";
+    case Role::kGrid:
+      return "#d8dee4";
+    case Role::kFrame:
+    case Role::kMark:
+      return "#818b98";
+    case Role::kPaper:
+      return "#ffffff";
+    case Role::kFootprint:
+      return "#0b5cad";
+    case Role::kSwap:
+      return "#b93b05";
+    case Role::kStage0:
+      return "#f1f3f5";
+    case Role::kStage1:
+      return "#e3eefa";
+    case Role::kStage2:
+      return "#fbf0dc";
+    case Role::kStage3:
+      return "#e4f3e6";
+    case Role::kStage4:
+      return "#f1e7f8";
+    case Role::kStage5:
+      return "#fbe6ea";
+  }
+  return "";
+}
+
+// Between single quotes gnuplot expands nothing; a quote is written twice.
+std::string Quoted(std::string_view text) {
+  return absl::StrCat("'", absl::StrReplaceAll(Printable(text), {{"'", "''"}}), "'");
+}
+
+// The script in the order in which gnuplot wants to be told: settings, then one plot command.
+class Script {
+ public:
+  explicit Script(const Picture& picture) : picture_(picture) {
+    for (const Shape& shape : picture.shapes) {
+      std::visit([this](const auto& one) { Add(one); }, shape);
+    }
+  }
+
+  std::string Text(GnuplotFormat format) const {
+    // Twice as many pixels, so that it is sharp on the screens of today.
+    const std::string terminal =
+        format == GnuplotFormat::kSvg
+            ? absl::StrFormat("svg size %d,%d font 'Helvetica,12'",
+                              static_cast<int>(picture_.width), static_cast<int>(picture_.height))
+            : absl::StrFormat("pngcairo size %d,%d font 'Helvetica,12' fontscale 2 linewidth 2",
+                              static_cast<int>(2 * picture_.width),
+                              static_cast<int>(2 * picture_.height));
+    return absl::StrCat(
+        "set encoding utf8\nset terminal ", terminal, " noenhanced background '#ffffff'\n",
+        "unset border\nunset tics\nunset key\n",
+        "set lmargin at screen 0\nset rmargin at screen 1\n",
+        "set bmargin at screen 0\nset tmargin at screen 1\n",
+        absl::StrFormat("set xrange [0:%g]\nset yrange [%g:0]\n", picture_.width, picture_.height),
+        "set style textbox opaque noborder margins 0.2,0.2\n", settings_, data_, "plot ",
+        absl::StrJoin(plots_, ", \\\n  "), "\n");
+  }
+
+ private:
+  void Add(const RectShape& rect) {
+    if (rect.role == Role::kPaper || rect.width <= 0) return;
+    absl::StrAppend(&settings_,
+                    absl::StrFormat("set object rectangle from %.1f,%.1f to %.1f,%.1f behind fc "
+                                    "rgb '%s' fs solid 1.0 noborder\n",
+                                    rect.corner.x, rect.corner.y, rect.corner.x + rect.width,
+                                    rect.corner.y + rect.height, ColourOf(rect.role)));
+  }
+
+  void Add(const TextShape& shape) {
+    static constexpr const char* kAnchors[] = {"left", "center", "right"};
+    // gnuplot centres the line's height on the point.
+    absl::StrAppend(
+        &settings_,
+        absl::StrFormat("set label %s at %.1f,%.1f %s font '%s,%g' tc rgb '%s'%s front\n",
+                        Quoted(shape.text), shape.at.x, shape.at.y - 0.36 * shape.size,
+                        kAnchors[static_cast<int>(shape.anchor)],
+                        shape.bold ? "Helvetica:Bold" : "Helvetica", shape.size,
+                        ColourOf(shape.role), shape.boxed ? " boxed" : ""));
+  }
+
+  // What looks alike and follows each other is one plot.
+  void Add(const LineShape& line) {
+    const std::string look = absl::StrFormat("with lines lc rgb '%s' lw %g%s", ColourOf(line.role),
+                                             line.width, line.dashed ? " dt (5,4)" : "");
+    std::string points;
+    for (const Point& point : line.points) {
+      absl::StrAppend(&points, absl::StrFormat("%.1f %.1f\n", point.x, point.y));
+    }
+    if (look == look_) {
+      data_.insert(data_.size() - std::string_view("EOD\n").size(), "\n" + points);
+      return;
+    }
+    look_ = look;
+    const std::string name = absl::StrCat("$lines", plots_.size());
+    absl::StrAppend(&data_, name, " << EOD\n", points, "EOD\n");
+    plots_.push_back(absl::StrCat(name, " ", look));
+  }
+
+  const Picture& picture_;
+  std::string settings_;
+  std::string data_;
+  std::string look_;  // of the last line
+  std::vector<std::string> plots_;
+};
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { (void)std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+std::string FirstLineOf(std::FILE* file) {
+  std::rewind(file);
+  char buffer[512];
+  while (std::fgets(buffer, sizeof buffer, file) != nullptr) {
+    std::string line = buffer;
+    line.erase(line.find_last_not_of(" \n^") + 1);
+    if (!line.empty()) return line;
+  }
+  return "";
+}
+
+// Its exit status as of waitpid, or an error of the start.
+absl::StatusOr<int> Run(const std::string& program, const std::string& script, int out, int err) {
+  int ends[2];
+  if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  for (const int end : ends) (void)fcntl(end, F_SETFD, FD_CLOEXEC);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, read_end.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+  // Not what the user has set for himself.
+  std::vector<std::string> arguments = {program, "--default-settings"};
+  std::vector<std::string> environment = OwnEnvironment();
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr,
+                                Pointers(arguments).data(), Pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("start ", program));
+  (void)WriteAll(write_end.get(), script);  // when it has ended early, its status says so
+  write_end.Reset();
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string GnuplotScript(const Picture& picture, GnuplotFormat format) {
+  return Script(picture).Text(format);
+}
+
+absl::Status RunGnuplot(const std::string& script, int fd) {
+  const char* path = std::getenv("PATH");
+  const absl::StatusOr<std::string> program =
+      FindCommand("gnuplot", path == nullptr ? "/bin:/usr/bin" : path);
+  if (!program.ok()) {
+    return absl::NotFoundError(
+        "SVG and PNG are drawn by gnuplot, which is not in PATH: `apt install gnuplot-nox` or "
+        "`brew "
+        "install gnuplot`, or name a file that ends in .html, which needs nothing");
+  }
+  const File said(std::tmpfile());
+  if (!said) return absl::ErrnoToStatus(errno, "make a temporary file");
+  const absl::StatusOr<int> status = Run(*program, script, fd, fileno(said.get()));
+  if (!status.ok()) return status.status();
+  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(*program, " failed: ", FirstLineOf(said.get()),
+                                          "; a file that ends in .html does not need it"));
+}
+
+}  // namespace stageload::ctl
