@@ -11,8 +11,6 @@
 namespace stageload::ctl {
 namespace {
 
-bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 std::string_view Escape(Colour colour) {
   switch (colour) {
     case Colour::kNone:
@@ -58,36 +56,6 @@ bool WriteAll(int fd, std::string_view bytes) {
 }
 
 bool Out(std::string_view text) { return WriteAll(STDOUT_FILENO, text); }
-
-std::string Printable(std::string_view text) {
-  std::string printable(text);
-  for (std::size_t i = 0; i < printable.size(); ++i) {
-    const auto c = static_cast<unsigned char>(printable[i]);
-    if (c < 0x20 || c == 0x7F) printable[i] = '?';
-    // C1 controls (U+0080 to U+009F) are two bytes in UTF-8.
-    if (c == 0xC2 && i + 1 < printable.size() &&
-        static_cast<unsigned char>(printable[i + 1]) < 0xA0) {
-      printable.replace(i, 2, "?");
-    }
-  }
-  return printable;
-}
-
-std::size_t Columns(std::string_view utf8) {
-  return static_cast<std::size_t>(
-      std::count_if(utf8.begin(), utf8.end(), [](char c) { return !IsContinuation(c); }));
-}
-
-std::string Cut(std::string_view utf8, std::size_t columns) {
-  if (Columns(utf8) <= columns) return std::string(utf8);
-  if (columns == 0) return "";
-  std::size_t end = 0;
-  for (std::size_t kept = 0; end < utf8.size(); ++end) {
-    if (IsContinuation(utf8[end])) continue;
-    if (++kept == columns) break;  // the place of the ellipsis
-  }
-  return std::string(utf8.substr(0, end)) + "…";
-}
 
 std::size_t TerminalWidth(int fd) {
   if (isatty(fd) == 0) return 0;

@@ -10,20 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "client/ctl/print_text.h"
+
 namespace stageload::ctl {
 
 // Writes all of it past stdio's buffers; false when the reader is gone.
 [[nodiscard]] bool WriteAll(int fd, std::string_view bytes);
 // To stdout. A false is the end of the command: nobody reads any more.
 [[nodiscard]] bool Out(std::string_view text);
-
-// Control characters, which could move the cursor or worse, become '?'.
-std::string Printable(std::string_view text);
-
-// Columns that the text takes, counted as one a code point.
-std::size_t Columns(std::string_view utf8);
-// At most `columns` wide; what is cut ends in "…".
-std::string Cut(std::string_view utf8, std::size_t columns);
 
 // Columns of the terminal behind `fd`; 0 when it is not a terminal.
 std::size_t TerminalWidth(int fd);

@@ -46,6 +46,42 @@ TEST(Text, CannotDriveTheTerminal) {
                       "2J"),
             "?2J");
   EXPECT_EQ(Printable("größe…"), "größe…");
+  EXPECT_EQ(Printable("a\u202Eb\u2066c\u2028d"), "a?b?c?d") << "it turns or breaks the line";
+}
+
+TEST(Text, IsValidUtf8WhateverItWas) {
+  EXPECT_EQ(Printable("gr\xF6\xDF"
+                      "e"),
+            "gr??e");
+  EXPECT_EQ(Printable("\xC0\x80|\xED\xA0\x80|\xF5\x80\x80\x80|\xE2\x80"), "??|???|????|??");
+}
+
+TEST(Text, LeavesOutWhatTerminalsDisagreeAbout) {
+  EXPECT_EQ(Printable("👩‍🚀❤️👍🏽"), "👩🚀❤👍");
+  EXPECT_EQ(Printable("\u0301a\u0301\u0302\u0303\u0304b"), "a\u0301\u0302b")
+      << "no mark on what stands before, nor a pile of them";
+}
+
+TEST(Text, IsAsWideAsATerminalShowsIt) {
+  EXPECT_EQ(Columns("模型"), 4U);
+  EXPECT_EQ(Columns("🚀"), 2U);
+  EXPECT_EQ(Columns("e\u0301"), 1U);
+  EXPECT_EQ(Cut("模型服务", 8), "模型服务");
+  EXPECT_EQ(Cut("模型服务", 7), "模型服…");
+  EXPECT_EQ(Cut("模型服务", 6), "模型…") << "half of a character cannot be shown";
+  EXPECT_EQ(Cut("e\u0301e\u0301e\u0301", 2), "e\u0301…");
+}
+
+TEST(Text, HasAFormInAscii) { EXPECT_EQ(Ascii("größe 模型 e\u0301…"), "gr??e ?? e~"); }
+
+TEST(Table, AlignsWideCharacters) {
+  Table table({{.title = "NAME"}, {.title = "LAST"}});
+  table.Add({std::string("模型"), std::string("x")});
+  table.Add({std::string("train"), std::string("y")});
+  EXPECT_EQ(table.Text(0, false),
+            "NAME   LAST\n"
+            "模型   x\n"
+            "train  y\n");
 }
 
 TEST(Text, IsCutAtCharactersAndNotBytes) {
