@@ -36,6 +36,10 @@ std::string ChargeOfBudget(const v1::Job& job) {
 
 }  // namespace
 
+std::string ChargeOfBudget(std::int64_t charge_bytes, std::int64_t budget_bytes) {
+  return absl::StrCat(FormatBytes(Bytes(charge_bytes)), " / ", FormatBytes(Bytes(budget_bytes)));
+}
+
 std::string SizeOrDash(bool present, std::int64_t bytes) {
   return present ? FormatBytes(Bytes(bytes)) : "-";
 }

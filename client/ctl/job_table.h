@@ -4,6 +4,7 @@
 #ifndef STAGELOAD_CLIENT_CTL_JOB_TABLE_H_
 #define STAGELOAD_CLIENT_CTL_JOB_TABLE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ Colour ColourOf(v1::JobState state);
 
 // "1.2 GiB", or "-" where there is none.
 std::string SizeOrDash(bool present, std::int64_t bytes);
+
+// "3.1 GiB / 8 GiB".
+std::string ChargeOfBudget(std::int64_t charge_bytes, std::int64_t budget_bytes);
 
 }  // namespace stageload::ctl
 

@@ -1,20 +1,17 @@
-// Gets frames and puts the machine's part into words.
+// Gets frames and events.
 #include "client/ctl/telemetry.h"
 
-#include <vector>
+#include <algorithm>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/error_reason.h"
-#include "base/text.h"
 #include "client/ctl/errors.h"
-#include "client/ctl/json.h"
 #include "stageload/v1/telemetry_service.grpc.pb.h"
 
 namespace stageload::ctl {
 namespace {
 
-std::string Size(std::int64_t bytes) { return FormatBytes(Bytes(bytes)); }
+constexpr std::size_t kMaxPage = 1000;
 
 // The next frame that the daemon makes.
 absl::StatusOr<v1::Frame> NextFrame(const Connection& connection) {
@@ -46,24 +43,34 @@ absl::StatusOr<v1::Frame> NewestFrame(const Connection& connection) {
   return status;
 }
 
-std::string HostLine(const v1::HostSample& host) {
-  std::vector<std::string> parts;
-  if (host.has_level_percent()) {
-    parts.push_back(absl::StrCat("level ", FormatPercent(Percent{host.level_percent()})));
-  }
-  if (host.has_available_bytes()) {
-    parts.push_back(
-        absl::StrCat(Size(host.available_bytes()),
-                     host.has_total_bytes() ? absl::StrCat(" of ", Size(host.total_bytes())) : "",
-                     " available"));
-  }
-  if (host.has_swap_used_bytes()) {
-    parts.push_back(absl::StrCat(
-        "swap ", Size(host.swap_used_bytes()),
-        host.has_swap_total_bytes() ? absl::StrCat(" of ", Size(host.swap_total_bytes())) : ""));
-  }
-  if (host.has_pressure()) parts.push_back(absl::StrCat("pressure ", Word(host.pressure())));
-  return absl::StrJoin(parts, ", ");
+absl::StatusOr<EventPage> NewestEvents(const Connection& connection, v1::ListHistoryRequest request,
+                                       std::size_t count) {
+  const auto stub = v1::TelemetryService::NewStub(connection.channel);
+  EventPage page;
+  do {
+    // One more than is wanted tells whether there are more.
+    const std::size_t missing = count + 1 - page.events.size();
+    request.set_page_size(static_cast<int>(std::min(missing, kMaxPage)));
+    grpc::ClientContext context;
+    SetTimeout(context);
+    v1::ListHistoryResponse response;
+    const grpc::Status status = stub->ListHistory(&context, request, &response);
+    if (!status.ok()) return FromGrpc(status);
+    for (v1::Event& event : *response.mutable_events()) page.events.push_back(std::move(event));
+    request.set_page_token(response.next_page_token());
+  } while (page.events.size() <= count && !request.page_token().empty());
+  page.more = page.events.size() > count;
+  if (page.more) page.events.resize(count);
+  std::reverse(page.events.begin(), page.events.end());
+  return page;
+}
+
+absl::StatusOr<std::vector<v1::Event>> NewestEventsIfKept(const Connection& connection,
+                                                          std::size_t count) {
+  absl::StatusOr<EventPage> page = NewestEvents(connection, v1::ListHistoryRequest(), count);
+  if (page.ok()) return std::move(page->events);
+  if (absl::IsUnimplemented(page.status())) return std::vector<v1::Event>();
+  return page.status();
 }
 
 }  // namespace stageload::ctl

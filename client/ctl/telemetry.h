@@ -1,10 +1,11 @@
-// Frames, for status and watch.
+// Frames and events from the daemon, for the commands that show them once.
 //
 // Threading: calls block their thread.
 #ifndef STAGELOAD_CLIENT_CTL_TELEMETRY_H_
 #define STAGELOAD_CLIENT_CTL_TELEMETRY_H_
 
-#include <string>
+#include <cstddef>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/ctl/connection.h"
@@ -15,9 +16,17 @@ namespace stageload::ctl {
 // The newest frame; the first one of a daemon that has just started.
 absl::StatusOr<v1::Frame> NewestFrame(const Connection& connection);
 
-// "level 63 %, 30.2 GiB of 48 GiB available, swap 1.5 GiB, pressure NORMAL"; what could not be read
-// is left out.
-std::string HostLine(const v1::HostSample& host);
+struct EventPage {
+  std::vector<v1::Event> events;  // oldest first
+  bool more = false;              // older ones were left out
+};
+// The newest `count` events of those that `request` asks for; its page is set here.
+absl::StatusOr<EventPage> NewestEvents(const Connection& connection, v1::ListHistoryRequest request,
+                                       std::size_t count);
+// The same of all events, for a screen that has other things to show as well: of a daemon that is
+// too old to keep any for us there are none.
+absl::StatusOr<std::vector<v1::Event>> NewestEventsIfKept(const Connection& connection,
+                                                          std::size_t count);
 
 }  // namespace stageload::ctl
 
