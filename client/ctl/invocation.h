@@ -51,6 +51,7 @@ void AddProfile(CLI::App& app, Invocation& invocation);
 void AddClear(CLI::App& app, Invocation& invocation);
 void AddStatus(CLI::App& app, Invocation& invocation);
 void AddWatch(CLI::App& app, Invocation& invocation);
+void AddTop(CLI::App& app, Invocation& invocation);
 void AddHistory(CLI::App& app, Invocation& invocation);
 void AddSimulate(CLI::App& app, Invocation& invocation);
 void AddRecord(CLI::App& app, Invocation& invocation);

@@ -50,6 +50,7 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddClear(app, invocation);
   AddStatus(app, invocation);
   AddWatch(app, invocation);
+  AddTop(app, invocation);
   AddHistory(app, invocation);
   AddProfile(app, invocation);
   AddSimulate(app, invocation);
