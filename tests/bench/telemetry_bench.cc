@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "base/paths.h"
-#include "daemon/rpc/convert.h"
+#include "daemon/rpc/convert_frame.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/transport.h"
