@@ -12,7 +12,7 @@ fi
 
 ./scripts/install_dependencies.sh
 cmake --preset release -DSTAGELOAD_TESTS=ON >/dev/null
-cmake --build --preset release --target core_bench queue_bench >/dev/null
+cmake --build --preset release --target core_bench queue_bench telemetry_bench sessions_bench >/dev/null
 
 echo "== one step of the core with n starts queued and 100 active clients"
 build/release/bench/core_bench --benchmark_format=csv --benchmark_min_time=0.5 "$@" 2>/dev/null |
@@ -34,3 +34,9 @@ build/release/bench/core_bench --benchmark_format=csv --benchmark_min_time=0.5 "
 
 echo "== a long queue in a real daemon"
 build/release/bench/queue_bench build/release/bin/stageloadd build/release/bin/stageloadctl
+
+echo "== a thousand subscribers of telemetry, a hundred of which never read"
+build/release/bench/telemetry_bench build/release/bin/stageloadd
+
+echo "== a thousand sessions that do nothing"
+build/release/bench/sessions_bench build/release/bin/stageloadd

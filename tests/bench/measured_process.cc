@@ -100,9 +100,12 @@ MeasuredProcess::MeasuredProcess(std::vector<std::string> argv, bool talks) {
 }
 
 MeasuredProcess::~MeasuredProcess() {
-  ::kill(pid_, SIGTERM);
+  if (in_ != nullptr) {
+    std::fclose(in_);
+  } else {
+    ::kill(pid_, SIGTERM);
+  }
   ::waitpid(pid_, nullptr, 0);
-  if (in_ != nullptr) std::fclose(in_);
   if (out_ != nullptr) std::fclose(out_);
 }
 

@@ -30,7 +30,8 @@ class MeasuredProcess {
  public:
   // argv[0] is a path. With `talks`, Say() and Hear() are its stdin and stdout.
   explicit MeasuredProcess(std::vector<std::string> argv, bool talks = false);
-  ~MeasuredProcess();  // SIGTERM, and waits
+  // Waits for its end, which the end of its stdin asks for where it talks, else SIGTERM.
+  ~MeasuredProcess();
   MeasuredProcess(const MeasuredProcess&) = delete;
   MeasuredProcess& operator=(const MeasuredProcess&) = delete;
 
