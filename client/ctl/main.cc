@@ -70,11 +70,6 @@ void AddGlobalOptions(CLI::App& app, Invocation& invocation, bool& no_autostart)
                "do not start a daemon when none answers (also STAGELOAD_NO_AUTOSTART=1)");
 }
 
-bool AutostartForbidden() {
-  const char* value = std::getenv("STAGELOAD_NO_AUTOSTART");
-  return value != nullptr && *value != '\0' && std::string(value) != "0";
-}
-
 // The deepest command that was named: its --help explains the error.
 const CLI::App& Named(CLI::App& app) {
   const std::vector<CLI::App*> named = app.get_subcommands();
@@ -109,7 +104,7 @@ int Run(int argc, char** argv) {
     return UsageError(invocation, Named(app), error.what());
   }
   invocation.connect.on_answer = TellSkew;
-  invocation.connect.autostart = !no_autostart && !AutostartForbidden();
+  invocation.connect.autostart = !no_autostart && !client::AutostartForbidden();
   return invocation.action();
 }
 

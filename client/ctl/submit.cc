@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,15 +118,6 @@ int Submit(const Invocation& invocation, const CLI::App& command, const Options&
 }
 
 }  // namespace
-
-std::string NewRequestId() {
-  std::random_device random;
-  std::string id;
-  for (int word = 0; word < 4; ++word) {
-    absl::StrAppend(&id, absl::Hex(std::uint32_t{random()}, absl::kZeroPad8));
-  }
-  return id;
-}
 
 absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobRequest request) {
   request.set_request_id(NewRequestId());

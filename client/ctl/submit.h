@@ -4,17 +4,14 @@
 #ifndef STAGELOAD_CLIENT_CTL_SUBMIT_H_
 #define STAGELOAD_CLIENT_CTL_SUBMIT_H_
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "client/ctl/connection.h"
+#include "client/lib/request_id.h"
 #include "stageload/v1/job_service.pb.h"
 
 namespace stageload::ctl {
 
-// 128 random bits: the daemon answers a request that it has had already with the job that it made
-// then.
-std::string NewRequestId();
+using client::NewRequestId;
 // How many daemons are asked, one after another, until a request with an id is answered.
 inline constexpr int kSubmitTries = 10;
 

@@ -92,6 +92,11 @@ absl::StatusOr<Paths> PathsFor(const ConnectOptions& options) {
   });
 }
 
+bool AutostartForbidden() {
+  const std::string value = ProcessEnvironment()("STAGELOAD_NO_AUTOSTART").value_or("");
+  return !value.empty() && value != "0";
+}
+
 absl::StatusOr<UniqueFd> Dial(const std::string& path) {
   if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
   absl::StatusOr<UniqueFd> fd = NewSocket();

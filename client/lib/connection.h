@@ -45,6 +45,9 @@ struct Connection {
 // The paths with --socket put in, made absolute.
 absl::StatusOr<Paths> PathsFor(const ConnectOptions& options);
 
+// Whether the environment says STAGELOAD_NO_AUTOSTART.
+bool AutostartForbidden();
+
 // A connected, non-blocking socket. NotFound when nothing listens at `path`.
 absl::StatusOr<UniqueFd> Dial(const std::string& path);
 

@@ -1,0 +1,35 @@
+#include "client/lib/exception.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error_reason.h"
+#include "client/lib/connection.h"
+
+namespace stageload::client {
+
+Error ToError(const absl::Status& status) {
+  return Error(static_cast<ErrorCode>(status.code()), ReasonOf(status),
+               std::string(status.message()));
+}
+
+void Throw(const absl::Status& status, std::vector<Blocker> blockers) {
+  const std::string reason = ReasonOf(status);
+  const std::string message(status.message());
+  if (reason == kAdmissionTimeout) throw NoRoom(message, std::move(blockers));
+  if (reason == kNeverFits) throw NeverFits(message);
+  if (reason == kJobEnded) throw Stopped(message);
+  if (WentAway(status)) throw NoDaemon(message);
+  if (absl::IsCancelled(status)) throw Cancelled(message);
+  throw ToError(status);
+}
+
+void ThrowForked(const char* what) {
+  throw Error(ErrorCode::kFailedPrecondition, "FORKED",
+              absl::StrCat(what,
+                           " belongs to the process that made it, and this is a child of "
+                           "that: make one of its own"));
+}
+
+}  // namespace stageload::client

@@ -1,0 +1,212 @@
+#include "stageload/meter.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/error_reason.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "client/lib/awake_clock.h"
+#include "client/lib/daemon_search.h"
+#include "client/lib/exception.h"
+#include "client/lib/meter_core.h"
+#include "client/lib/quiet_thread.h"
+#include "client/lib/status.h"
+#include "client/lib/trace_lines.h"
+#include "stageload/v1/telemetry_service.grpc.pb.h"
+
+namespace stageload::client {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kUtcFormat[] = "%Y-%m-%dT%H:%M:%E3S+00:00";
+constexpr absl::Duration kShortest = absl::Milliseconds(20);
+constexpr absl::Duration kLongest = absl::Hours(1);
+// A daemon that refuses to sample is not asked again at once.
+constexpr absl::Duration kRefusedPause = absl::Seconds(5);
+
+std::string StartRest(const MeterOptions& options) {
+  Json rest = Json::object();
+  rest["stageload"] = std::string(kVersion);
+  rest["pid"] = getpid();
+  for (const auto& [name, field] : options.fields) {
+    std::visit([&rest, &key = name](const auto& value) { rest[key] = value; }, field);
+  }
+  return rest.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+MeterCore::MeterCore(std::string path, MeterOptions options)
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      may_start_(options_.autostart && !AutostartForbidden()) {
+  connect_.socket = options_.socket;
+  connect_.autostart = may_start_;
+}
+
+void MeterCore::Start() {
+  const absl::Duration interval = absl::FromChrono(options_.interval);
+  if (interval < kShortest || interval > kLongest) {
+    Throw(WithReason(absl::InvalidArgumentError(absl::StrCat(
+                         "a meter's interval is from 20ms to 1h, not ", FormatSpan(interval))),
+                     kInvalidField, "interval"));
+  }
+  const SignalsBlocked blocked;
+  const absl::StatusOr<Paths> paths = PathsFor(connect_);
+  if (!paths.ok()) Throw(paths.status());
+  connect_.socket = paths->socket;  // the environment is not asked again
+  absl::StatusOr<Connection> connection = Connect(connect_);
+  if (!connection.ok() && (options_.require || !DaemonIsGone(connection.status()))) {
+    Throw(connection.status());
+  }
+  BeginFile();
+  if (connection.ok()) connection_ = *std::move(connection);
+  thread_ = QuietThread([this] { Run(); });
+}
+
+void MeterCore::BeginFile() {
+  absl::StatusOr<TraceWriter> writer =
+      TraceWriter::Create(path_, TraceWriter::Existing::kOverwrite);
+  if (!writer.ok()) Throw(writer.status());
+  writer_ = *std::move(writer);
+  begin_ = AwakeNow();
+  TraceStart start;
+  start.utc = absl::FormatTime(kUtcFormat, absl::Now(), absl::UTCTimeZone());
+  start.interval_seconds = absl::ToDoubleSeconds(absl::FromChrono(options_.interval));
+  start.rest = StartRest(options_);
+  if (const absl::Status status = writer_->Write(start); !status.ok()) Throw(status);
+}
+
+void MeterCore::Close() {
+  interrupt_.Raise();
+  thread_.join();
+  (void)writer_->WriteEnd();
+}
+
+void MeterCore::Write(TraceEvent event) {
+  if (InChild()) ThrowForked("this MemoryMeter");
+  const std::lock_guard lock(mutex_);
+  event.t = absl::ToDoubleSeconds(AwakeNow() - begin_);
+  if (const absl::Status status = writer_->Write(event); !status.ok()) Throw(status);
+}
+
+void MeterCore::Run() {
+  while (connection_ || FindNext()) {
+    const absl::Status status = ReadSamples();
+    connection_.reset();
+    if (interrupt_.raised()) return;
+    if (WentAway(status)) continue;
+    // One that leaves because it was told to is not started again.
+    connect_.autostart = false;
+    if (!DaemonIsGone(status) && !interrupt_.Pause(kRefusedPause)) return;
+  }
+}
+
+absl::Status MeterCore::ReadSamples() {
+  grpc::ClientContext context;
+  const Interrupt::Call call(interrupt_, context);
+  v1::WatchProcessRequest request;  // of this process
+  request.set_interval_ns(options_.interval.count());
+  const auto reader =
+      v1::TelemetryService::NewStub(connection_->channel)->WatchProcess(&context, request);
+  v1::WatchProcessResponse response;
+  while (reader->Read(&response)) Add(response);
+  return FromGrpc(reader->Finish());
+}
+
+// What cannot be written is left out: the disk may have room again at the next.
+void MeterCore::Add(const v1::WatchProcessResponse& response) {
+  const std::lock_guard lock(mutex_);
+  for (const v1::Event& event : response.events()) {
+    TraceEvent line = TraceLine(event);
+    line.t = TimeOf(event, response);
+    (void)writer_->Write(line);
+  }
+  if (!response.has_sample()) return;
+  const TraceSample line = TraceLine(response.sample(), begin_);
+  last_t_ = line.t;
+  (void)writer_->Write(line);
+}
+
+// An event has the wall clock only, and that may be set meanwhile: so it is counted from the sample
+// that it came with, and kept between that and the one before.
+double MeterCore::TimeOf(const v1::Event& event, const v1::WatchProcessResponse& response) const {
+  const double now = absl::ToDoubleSeconds(AwakeNow() - begin_);
+  if (!response.has_sample()) return now;
+  const v1::ProcessSample& sample = response.sample();
+  const double t = absl::ToDoubleSeconds(absl::Nanoseconds(sample.awake_ns()) - begin_);
+  const absl::Duration before = absl::Nanoseconds(sample.time_ns() - event.time_ns());
+  return std::max(std::min(t - absl::ToDoubleSeconds(before), t), last_t_);
+}
+
+bool MeterCore::FindNext() {
+  DaemonSearch search;
+  search.connect = connect_;
+  connection_ = AwaitDaemon(search, interrupt_);
+  connect_.autostart = may_start_;
+  return connection_.has_value();
+}
+
+}  // namespace stageload::client
+
+namespace stageload {
+namespace {
+
+TraceEvent Sized(const char* kind, const std::string& name, std::int64_t nbytes, double seconds) {
+  TraceEvent event;
+  event.kind = kind;
+  event.name = name;
+  event.nbytes = Bytes(nbytes);
+  event.seconds = seconds;
+  return event;
+}
+
+}  // namespace
+
+MemoryMeter::MemoryMeter(const std::string& path, MeterOptions options)
+    : core_(std::make_shared<client::MeterCore>(path, std::move(options))) {
+  core_->Start();
+}
+
+MemoryMeter::~MemoryMeter() {
+  if (core_->InChild()) {
+    client::LeaveToParent(std::move(core_));
+  } else {
+    core_->Close();
+  }
+}
+
+void MemoryMeter::Mark(const std::string& note) {
+  TraceEvent event;
+  event.kind = "mark";
+  event.note = note;
+  core_->Write(std::move(event));
+}
+
+void MemoryMeter::Stage(const std::string& name) {
+  TraceEvent event;
+  event.kind = "stage";
+  event.stage = name;
+  core_->Write(std::move(event));
+}
+
+void MemoryMeter::Load(const std::string& name, std::int64_t nbytes, double seconds) {
+  core_->Write(Sized("load", name, nbytes, seconds));
+}
+
+void MemoryMeter::Reload(const std::string& name, std::int64_t nbytes, double seconds) {
+  core_->Write(Sized("reload", name, nbytes, seconds));
+}
+
+void MemoryMeter::Release(const std::string& name, std::int64_t nbytes, double seconds) {
+  core_->Write(Sized("release", name, nbytes, seconds));
+}
+
+}  // namespace stageload

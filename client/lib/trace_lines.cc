@@ -1,0 +1,47 @@
+#include "client/lib/trace_lines.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace stageload::client {
+
+using Json = nlohmann::ordered_json;
+
+TraceSample TraceLine(const v1::ProcessSample& sample, absl::Duration begin) {
+  TraceSample line;
+  const absl::Duration since = absl::Nanoseconds(sample.awake_ns()) - begin;
+  line.t = std::max(absl::ToDoubleSeconds(since), 0.0);
+  const v1::HostSample& host = sample.host();
+  if (sample.has_footprint_bytes()) line.footprint = Bytes(sample.footprint_bytes());
+  if (host.has_swap_used_bytes()) line.swap_used = Bytes(host.swap_used_bytes());
+  if (host.has_level_percent()) line.level = Percent{host.level_percent()};
+  Json rest = Json::object();
+  if (host.has_available_bytes()) rest["available"] = host.available_bytes();
+  if (sample.has_swapped_bytes()) rest["swapped"] = sample.swapped_bytes();
+  rest["processes"] = sample.processes();
+  if (sample.has_charge_bytes()) rest["charge"] = sample.charge_bytes();
+  line.rest = rest.dump();
+  return line;
+}
+
+TraceEvent TraceLine(const v1::Event& event) {
+  TraceEvent line;
+  if (event.has_mark()) {
+    const v1::Mark& mark = event.mark();
+    line.kind = std::string(mark.kind());
+    line.stage = std::string(mark.stage());
+    line.name = std::string(mark.name());
+    line.note = std::string(mark.note());
+    if (mark.has_nbytes()) line.nbytes = Bytes(mark.nbytes());
+    if (mark.has_seconds()) line.seconds = mark.seconds();
+    return line;
+  }
+  line.kind = "mark";
+  line.note = std::string(event.text().empty() ? event.kind() : event.text());
+  line.rest = Json{{"event", std::string(event.kind())}}.dump(-1, ' ', false,
+                                                              Json::error_handler_t::replace);
+  return line;
+}
+
+}  // namespace stageload::client

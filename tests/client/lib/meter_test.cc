@@ -1,0 +1,183 @@
+// MemoryMeter against a daemon that the test plays; what it writes is read as any trace is.
+#include "stageload/meter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/trace.h"
+#include "client/lib/awake_clock.h"
+#include "tests/client/lib/scripted_daemon.h"
+
+namespace stageload::client {
+namespace {
+
+using ::testing::HasSubstr;
+using Writer = grpc::ServerWriter<v1::WatchProcessResponse>;
+
+class MeterTest : public ::testing::Test {
+ protected:
+  MeterTest() {
+    daemon_.on_watch_process = [this](const v1::WatchProcessRequest& request,
+                                      grpc::ServerContext& context, Writer& writer) {
+      {
+        const std::lock_guard lock(mutex_);
+        request_ = request;
+      }
+      writer.Write(Sample(1000));
+      v1::WatchProcessResponse second = Sample(3000);
+      v1::Event& event = *second.add_events();
+      event.set_kind("stage");
+      event.set_time_ns(second.sample().time_ns());
+      event.mutable_mark()->set_kind("stage");
+      event.mutable_mark()->set_stage("from the session");
+      writer.Write(second);
+      EXPECT_TRUE(Eventually([&] { return context.IsCancelled(); }));
+      return grpc::Status::OK;
+    };
+  }
+
+  static v1::WatchProcessResponse Sample(std::int64_t footprint) {
+    v1::WatchProcessResponse response;
+    v1::ProcessSample& sample = *response.mutable_sample();
+    sample.set_awake_ns(absl::ToInt64Nanoseconds(AwakeNow()));
+    sample.set_time_ns(1'700'000'000'000'000'000);
+    sample.set_footprint_bytes(footprint);
+    sample.set_processes(1);
+    sample.mutable_host()->set_swap_used_bytes(77);
+    sample.mutable_host()->set_level_percent(50);
+    return response;
+  }
+  MeterOptions Options() const {
+    MeterOptions options;
+    options.socket = daemon_.socket();
+    options.autostart = false;
+    return options;
+  }
+  std::string Path() const { return folder_.path() + "/run.trace.jsonl"; }
+  std::string Text() const {
+    std::ifstream file(Path());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  bool HasSamples(std::ptrdiff_t count) const {
+    return Eventually([&] {
+      const std::string text = Text();
+      std::ptrdiff_t found = 0;
+      for (std::size_t at = text.find("\"sample\""); at != std::string::npos;
+           at = text.find("\"sample\"", at + 1)) {
+        ++found;
+      }
+      return found >= count;
+    });
+  }
+  Trace Read() const {
+    absl::StatusOr<Trace> trace = ReadTrace(Path());
+    EXPECT_TRUE(trace.ok()) << trace.status();
+    return trace.ok() ? *std::move(trace) : Trace();
+  }
+
+  TemporaryFolder folder_;
+  std::mutex mutex_;
+  v1::WatchProcessRequest request_;
+  ScriptedDaemon daemon_;
+};
+
+TEST_F(MeterTest, WritesATraceOfItsOwnProcessAndOfWhatItDoes) {
+  MeterOptions options = Options();
+  options.interval = std::chrono::milliseconds(250);
+  options.fields = {{"model", std::string("Qwen-Image")},
+                    {"steps", std::int64_t{20}},
+                    {"scale", 1.5},
+                    {"eager", true}};
+  {
+    MemoryMeter meter(Path(), options);
+    ASSERT_TRUE(HasSamples(2));
+    meter.Stage("decode");
+    meter.Load("vae", 250, 0.5);
+    meter.Release("vae", 250, 0.25);
+    meter.Mark("warm");
+    // Each is in the file as soon as the call has returned.
+    EXPECT_THAT(Text(), HasSubstr("warm"));
+  }
+  EXPECT_EQ(request_.pid(), 0);
+  EXPECT_EQ(request_.interval_ns(), 250'000'000);
+  const Trace trace = Read();
+  EXPECT_TRUE(trace.ended);
+  EXPECT_THAT(trace.notes, ::testing::IsEmpty());
+  EXPECT_EQ(trace.start->interval_seconds, 0.25);
+  const auto rest = nlohmann::json::parse(trace.start->rest);
+  EXPECT_EQ(rest.at("model"), "Qwen-Image");
+  EXPECT_EQ(rest.at("steps"), 20);
+  EXPECT_EQ(rest.at("scale"), 1.5);
+  EXPECT_EQ(rest.at("eager"), true);
+  EXPECT_EQ(rest.at("pid"), getpid());
+  ASSERT_EQ(trace.samples.size(), 2U);
+  EXPECT_EQ(trace.samples[1].footprint, Bytes(3000));
+  EXPECT_EQ(trace.samples[1].swap_used, Bytes(77));
+  EXPECT_EQ(trace.samples[1].level, Percent{50});
+  EXPECT_GE(trace.samples[0].t, 0);
+  EXPECT_LT(trace.samples[0].t, 30);
+  ASSERT_EQ(trace.events.size(), 5U);
+  EXPECT_EQ(trace.events[0].stage, "from the session");
+  EXPECT_NEAR(trace.events[0].t, trace.samples[1].t, 0.002);
+  EXPECT_EQ(trace.events[1].kind, "stage");
+  EXPECT_EQ(trace.events[1].stage, "decode");
+  EXPECT_EQ(trace.events[2].kind, "load");
+  EXPECT_EQ(trace.events[2].nbytes, Bytes(250));
+  EXPECT_EQ(trace.events[2].seconds, 0.5);
+  EXPECT_EQ(trace.events[3].kind, "release");
+  EXPECT_EQ(trace.events[4].note, "warm");
+  EXPECT_GE(trace.events[4].t, trace.samples[1].t) << "one clock for both";
+}
+
+TEST_F(MeterTest, GoesOnWithTheNextDaemon) {
+  MemoryMeter meter(Path(), Options());
+  ASSERT_TRUE(HasSamples(2));
+  daemon_.Stop();
+  meter.Mark("alone");
+  daemon_.Start();
+  EXPECT_TRUE(HasSamples(4));
+}
+
+TEST_F(MeterTest, WithoutADaemonTheEventsAreWrittenWhereNoneIsRequired) {
+  daemon_.Stop();
+  EXPECT_THROW(MemoryMeter(Path(), Options()), NoDaemon);
+  EXPECT_EQ(Text(), "") << "no file is left behind";
+  MeterOptions options = Options();
+  options.require = false;
+  MemoryMeter meter(Path(), options);
+  meter.Mark("alone");
+  EXPECT_THAT(Text(), HasSubstr("alone"));
+  daemon_.Start();
+  EXPECT_TRUE(HasSamples(2));
+}
+
+TEST_F(MeterTest, AnIntervalOrAFileThatCannotBeIsRefused) {
+  MeterOptions options = Options();
+  options.interval = std::chrono::milliseconds(1);
+  try {
+    MemoryMeter meter(Path(), options);
+    FAIL() << "an interval of 1 ms";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.reason(), "INVALID_FIELD");
+    EXPECT_THAT(error.what(), HasSubstr("1ms"));
+  }
+  try {
+    MemoryMeter meter(folder_.path() + "/none/run.jsonl", Options());
+    FAIL() << "a folder that is not there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_THAT(error.what(), HasSubstr("/none/run.jsonl"));
+  }
+}
+
+}  // namespace
+}  // namespace stageload::client
