@@ -32,6 +32,7 @@ struct DaemonLink {
   std::int64_t daemon = 0;  // counts the daemons that the session was registered with
   std::shared_ptr<grpc::Channel> channel;
   std::int64_t client_id = 0;
+  bool joined = false;  // a client that was there already
 };
 
 // One request for a lease, from one daemon.

@@ -129,6 +129,14 @@ void MeterCore::Add(const v1::WatchProcessResponse& response) {
     line.t = TimeOf(event, response);
     (void)writer_->Write(line);
   }
+  if (response.dropped() > 0) {
+    TraceEvent line;
+    line.kind = "mark";
+    line.note =
+        absl::StrCat(response.dropped(), " samples were left out: this program was too slow");
+    line.t = last_t_;
+    (void)writer_->Write(line);
+  }
   if (!response.has_sample()) return;
   const TraceSample line = TraceLine(response.sample(), begin_);
   last_t_ = line.t;

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Registration>> Registration::Begin(
     return absl::InternalError("the daemon's first word on a registration is not the client's id");
   }
   registration->link_.client_id = first.registered().client_id();
+  registration->link_.joined = first.registered().joined();
   registration->link_.daemon = daemon;
   return registration;
 }

@@ -58,6 +58,7 @@ bool Session::Stage(const std::string& name) {
 std::optional<StopRequest> Session::stop_requested() const { return core_->stop_requested(); }
 std::stop_token Session::stop_token() const { return core_->stop_token(); }
 std::int64_t Session::client_id() const { return core_->client_id(); }
+bool Session::joined() const { return core_->joined(); }
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;

@@ -303,4 +303,9 @@ std::int64_t SessionCore::client_id() const {
   return link ? link->client_id : 0;
 }
 
+bool SessionCore::joined() const {
+  const std::optional<DaemonLink> link = LinkNow();
+  return link && link->joined;
+}
+
 }  // namespace stageload::client

@@ -49,6 +49,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   std::optional<StopRequest> stop_requested() const;
   std::stop_token stop_token() const { return stop_source_.get_token(); }
   std::int64_t client_id() const;
+  bool joined() const;
 
  private:
   enum class Phase {

@@ -225,6 +225,10 @@ class Session {
 
   // The client's id with the daemon of now, by which `stageloadctl show` knows it; 0 without one.
   std::int64_t client_id() const;
+  // Whether the process belongs to a client that was there already, such as a job that runs it:
+  // then it is that client, under the terms of that one and not of SessionOptions, and its leases
+  // count within what that one has declared.
+  bool joined() const;
 
  private:
   std::shared_ptr<client::SessionCore> core_;
