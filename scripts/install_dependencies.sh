@@ -24,6 +24,9 @@ die() {
 
 install_with_apt() {
   local missing=() package
+  # Debian's conflict with a node from elsewhere, so one that is there is taken as it is.
+  command -v node >/dev/null || debian_packages+=(nodejs)
+  command -v npm >/dev/null || debian_packages+=(npm)
   for package in "${debian_packages[@]}"; do
     if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
       missing+=("$package")
@@ -48,6 +51,7 @@ install_with_brew() {
   command -v brew >/dev/null ||
     die "Homebrew is needed to install ${brew_formulae[*]}; see https://brew.sh"
   local installed missing=() formula
+  command -v npm >/dev/null || brew_formulae+=(node)
   installed=$(brew list --formula -1)
   for formula in "${brew_formulae[@]}"; do
     grep -qx "$formula" <<<"$installed" || missing+=("$formula")

@@ -1,0 +1,117 @@
+// Registrations that break off, by a death on either side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/e2e/library_fixture.h"
+
+namespace stageload::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SessionsTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    WriteConfig("memory_pool = \"150M\"\n");
+  }
+};
+
+// ---- 28 ----
+
+TEST_F(SessionsTest, S28_AClientThatIsKilledWhileItHoldsALeaseIsGoneWithinASecondAndTheNextHasIt) {
+  StartDaemon();
+  StartWatch();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("granted"));
+  ChildProcess next = StartHolder("next", 100);
+  ASSERT_TRUE(next.Prints("waiting: MEMORY"));
+  ASSERT_TRUE(Eventually([&] { return Holds("holder") && Waits("next"); }));
+
+  const absl::Time killed = absl::Now();
+  holder.Signal(SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return !IsClient("holder") && Holds("next"); }));
+  const absl::Duration took = absl::Now() - killed;
+  std::cout << "a killed holder's lease was another's after " << took << "\n";
+  EXPECT_LT(took, absl::Seconds(1));
+  EXPECT_TRUE(next.Prints("granted"));
+  EndHolder("next");
+  EXPECT_EQ(next.Wait().exit_code, 0);
+}
+
+TEST_F(SessionsTest, S28_AClientThatIsKilledWhileItWaitsIsGoneWithinASecondAndWithItItsPlace) {
+  StartDaemon();
+  StartWatch();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("granted"));
+  ChildProcess first = StartHolder("first", 120);
+  ASSERT_TRUE(first.Prints("waiting: MEMORY"));
+  ASSERT_TRUE(Eventually([&] { return Waits("first"); }));
+
+  const absl::Time killed = absl::Now();
+  first.Signal(SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return !Waits("first") && !IsClient("first"); }));
+  const absl::Duration took = absl::Now() - killed;
+  std::cout << "a killed waiter's place was gone after " << took << "\n";
+  EXPECT_LT(took, absl::Seconds(1));
+  EXPECT_TRUE(Holds("holder"));
+  // Nobody is given what it waited for.
+  EndHolder("holder");
+  EXPECT_EQ(holder.Wait().exit_code, 0);
+  ChildProcess second = StartHolder("second", 120);
+  EXPECT_TRUE(second.Prints("granted"));
+  EndHolder("second");
+  EXPECT_EQ(second.Wait().exit_code, 0);
+}
+
+// ---- the daemon's death ----
+
+TEST_F(SessionsTest, ALeaseOutlivesADaemonThatIsKilled) {
+  StartDaemon();
+  StartWatch();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("granted"));
+  ChildProcess waits = StartHolder("waits", 100);
+  ASSERT_TRUE(waits.Prints("waiting: MEMORY"));
+  KillDaemon();
+  ASSERT_TRUE(holder.Prints("lost"));
+  ASSERT_TRUE(waits.Prints("lost"));
+  StartDaemon();
+  ASSERT_TRUE(holder.Prints("restored"));
+  EXPECT_THAT(holder.Out(), ::testing::Not(HasSubstr("did not take")));
+
+  // The next daemon counts it, so who waited still waits. The watch has gone on, too.
+  ASSERT_TRUE(Eventually([&] { return Holds("holder") && Waits("waits"); }));
+  const auto sample = ClientOf("holder");
+  ASSERT_TRUE(sample.has_value());
+  EXPECT_EQ(sample->leases[0].stage, "stage of holder");
+  EXPECT_EQ(sample->leases[0].memory_bytes, 100 * 1024 * 1024);
+  EXPECT_THAT(waits.Out(), ::testing::Not(HasSubstr("granted")));
+  EndHolder("holder");
+  EXPECT_EQ(holder.Wait().exit_code, 0);
+  EXPECT_TRUE(waits.Prints("granted"));
+  EndHolder("waits");
+  EXPECT_EQ(waits.Wait().exit_code, 0);
+}
+
+TEST_F(SessionsTest, ASessionThatIsCancelledIsAskedToStopAndKnownByItsId) {
+  StartDaemon();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("granted"));
+  const nlohmann::json queue = CtlJson({"queue"});
+  ASSERT_EQ(queue.at("jobs").size(), 1U) << queue;
+  const std::int64_t id = queue.at("jobs")[0].at("id");
+  EXPECT_THAT(holder.Out(), HasSubstr(absl::StrCat("registered ", id)));
+  EXPECT_EQ(Ctl({"cancel", Id(id)}).exit_code, 0);
+  EXPECT_TRUE(holder.Prints("stop: CANCELLED"));
+  EndHolder("holder");
+  EXPECT_EQ(holder.Wait().exit_code, 0) << "it was not to be signalled";
+}
+
+}  // namespace
+}  // namespace stageload::e2e
