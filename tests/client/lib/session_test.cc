@@ -305,12 +305,18 @@ TEST_F(SessionTest, ARequestToStopIsToldAndCanBePolledAndEndsTheLeases) {
     EXPECT_EQ(stop.grace, seconds(5));
     ++told;
   };
+  std::atomic<bool> last = false;
+  options.on_warning = [&](const BudgetWarning&) { last = true; };
   Session session(options);
   EXPECT_FALSE(session.stop_requested().has_value());
   EXPECT_THROW((void)session.Acquire("decode", kGiB), Stopped) << "as the daemon says";
   daemon_.Say(StopWord());
   ASSERT_TRUE(Eventually([&] { return session.stop_token().stop_requested(); }));
   daemon_.Say(StopWord());
+  v1::RegisterResponse word;
+  word.mutable_warned();
+  daemon_.Say(word);
+  ASSERT_TRUE(Eventually([&] { return last.load(); }));
   ASSERT_TRUE(session.stop_requested().has_value());
   EXPECT_THAT(session.stop_requested()->text, HasSubstr("over the budget"));
   EXPECT_EQ(told, 1);
@@ -430,7 +436,7 @@ TEST_F(SessionTest, AfterARestartItIsRegisteredAgainAndItsLeasesAreTakenUp) {
   EXPECT_EQ(again.stage(), "transformer");
   EXPECT_EQ(again.memory_bytes(), 13 * kGiB);
   EXPECT_EQ(again.request_id(), request_id);
-  EXPECT_TRUE(Eventually([this] { return daemon_.reports().size() == 2; }));
+  ASSERT_TRUE(Eventually([this] { return daemon_.reports().size() == 2; }));
   EXPECT_EQ(daemon_.reports()[1].gauges(0).name(), "steps");
   held.Release();
   EXPECT_EQ(daemon_.releases().back().lease_id(), 102);
