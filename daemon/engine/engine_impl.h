@@ -10,6 +10,8 @@
 #ifndef STAGELOAD_DAEMON_ENGINE_ENGINE_IMPL_H_
 #define STAGELOAD_DAEMON_ENGINE_ENGINE_IMPL_H_
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -144,7 +146,7 @@ class Engine::Impl {
   };
   struct Recording {
     core::ProcessIdentity root;
-    ProcessTree tree;  // its own, since one may be inside another
+    ProcessTree tree{::getpid()};  // its own, since one may be inside another
     absl::Duration interval;
     absl::Duration next;  // Instant::awake
     OnUpdate on_update;
@@ -265,7 +267,7 @@ class Engine::Impl {
   std::atomic<WatchToken> next_watch_token_ = 1;
 
   std::optional<core::Scheduler> core_;
-  ProcessTree tree_;
+  ProcessTree tree_{::getpid()};
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
   std::map<WatchToken, Session> sessions_;

@@ -46,6 +46,7 @@ std::vector<core::ProcessIdentity> Engine::Impl::WithAncestors(std::int32_t pid)
     // A "parent" that is younger than its child is another process that got the pid.
     if (!process.ok() || (!line.empty() && process->identity.start > line.back().start)) break;
     line.push_back(process->identity);
+    if (pid == ::getpid()) break;  // who started this daemon is not above its jobs
     pid = process->parent;
   }
   return line;

@@ -58,6 +58,7 @@ class ProcessTree::Resolver {
   std::optional<core::JobId> Look(const host::Process& process) {
     const auto kept = tree_.members_.find(process.identity);
     if (kept != tree_.members_.end()) return kept->second;
+    if (process.identity.pid == tree_.own_) return std::nullopt;
     // A "parent" that is younger than its child is another process that got the pid.
     const host::Process* parent = Find(process.parent);
     if (parent != nullptr && parent->identity.start <= process.identity.start) {

@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_DAEMON_ENGINE_PROCESS_TREE_H_
 #define STAGELOAD_DAEMON_ENGINE_PROCESS_TREE_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
@@ -22,6 +23,10 @@ class ProcessTree {
     kShim,    // the root only looks after the command, leads its session and is not counted
     kOrphan,  // of a job whose shim is gone: the command, or the shim where both are
   };
+
+  // `own` is the daemon's: neither it nor what it started belongs to who is above it, or a program
+  // that has the daemon among its descendants would be stopped with it, and every job, too.
+  explicit ProcessTree(std::int32_t own = 0) : own_(own) {}
 
   void Add(core::JobId id, const core::ProcessIdentity& root, Root kind);
   // Makes members of processes that are known in another way; at the next Update() those of them
@@ -51,6 +56,7 @@ class ProcessTree {
   };
   class Resolver;
 
+  std::int32_t own_;
   std::map<core::JobId, Client> roots_;
   std::map<core::ProcessIdentity, core::JobId> members_;  // also zombies: their children count
   std::map<core::JobId, std::vector<core::ProcessIdentity>> living_;

@@ -1,5 +1,7 @@
 #include "daemon/rpc/named_process.h"
 
+#include <unistd.h>
+
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 
@@ -12,6 +14,13 @@ constexpr int kMaxDepth = 64;  // of a process tree; a table in motion could sho
 
 absl::Status CheckMayName(const Parts& parts, const Peer& peer, std::int32_t pid,
                           const std::string& purpose) {
+  if (pid == 1 || pid == ::getpid()) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("pid: process ", pid, " is ",
+                                                pid == 1 ? "the machine's first" : "stageloadd",
+                                                " itself, which is not one to ", purpose)),
+        kInvalidField, "pid");
+  }
   const absl::StatusOr<host::Process> named = parts.find_process(pid);
   if (!named.ok()) {
     return WithReason(

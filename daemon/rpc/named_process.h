@@ -14,7 +14,8 @@
 namespace stageload::rpc {
 
 // PermissionDenied unless the process belongs to the peer's user or descends from the peer;
-// InvalidArgument when there is none. `purpose` is for people: "guard".
+// InvalidArgument when there is none, and for this daemon and the first process of the machine,
+// whose trees nobody may have. `purpose` is for people: "guard".
 absl::Status CheckMayName(const Parts& parts, const Peer& peer, std::int32_t pid,
                           const std::string& purpose);
 

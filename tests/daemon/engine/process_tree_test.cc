@@ -37,6 +37,13 @@ TEST(ProcessTree, HoldsTheRootAndAllThatDescendFromIt) {
   EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 11, 12));
 }
 
+TEST(ProcessTree, WhoHasTheDaemonAmongItsDescendantsHasNeitherItNorItsJobs) {
+  ProcessTree tree(11);
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), Proc(10, 1), Proc(11, 10), Proc(12, 11), Proc(13, 10)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 13));
+}
+
 TEST(ProcessTree, ShimIsNotAMemberButItsSessionIs) {
   ProcessTree tree;
   tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
