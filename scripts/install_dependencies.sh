@@ -8,13 +8,13 @@ debian_packages=(
   g++ cmake ninja-build ccache mold pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
-  nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux
+  nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
 )
 brew_formulae=(
   cmake ninja ccache pkgconf
   grpc protobuf abseil
   spdlog sqlitecpp sqlite cli11 tomlplusplus
-  nlohmann-json googletest google-benchmark tmux
+  nlohmann-json googletest google-benchmark tmux gnuplot jq
 )
 
 die() {

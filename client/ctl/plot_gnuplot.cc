@@ -67,19 +67,19 @@ std::string Quoted(std::string_view text) {
 // The script in the order in which gnuplot wants to be told: settings, then one plot command.
 class Script {
  public:
-  explicit Script(const Picture& picture) : picture_(picture) {
+  Script(const Picture& picture, GnuplotFormat format) : picture_(picture), format_(format) {
     for (const Shape& shape : picture.shapes) {
       std::visit([this](const auto& one) { Add(one); }, shape);
     }
   }
 
-  std::string Text(GnuplotFormat format) const {
+  std::string Text() const {
     // Twice as many pixels, so that it is sharp on the screens of today.
     const std::string terminal =
-        format == GnuplotFormat::kSvg
+        format_ == GnuplotFormat::kSvg
             ? absl::StrFormat("svg size %d,%d font 'Helvetica,12'",
                               static_cast<int>(picture_.width), static_cast<int>(picture_.height))
-            : absl::StrFormat("pngcairo size %d,%d font 'Helvetica,12' fontscale 2 linewidth 2",
+            : absl::StrFormat("pngcairo size %d,%d font 'Helvetica,12' fontscale 1.5 linewidth 2",
                               static_cast<int>(2 * picture_.width),
                               static_cast<int>(2 * picture_.height));
     return absl::StrCat(
@@ -104,14 +104,16 @@ class Script {
 
   void Add(const TextShape& shape) {
     static constexpr const char* kAnchors[] = {"left", "center", "right"};
+    // In SVG ":Bold" would be a part of the font's name.
+    const bool bold = shape.bold && format_ == GnuplotFormat::kPng;
     // gnuplot centres the line's height on the point.
     absl::StrAppend(
         &settings_,
         absl::StrFormat("set label %s at %.1f,%.1f %s font '%s,%g' tc rgb '%s'%s front\n",
                         Quoted(shape.text), shape.at.x, shape.at.y - 0.36 * shape.size,
                         kAnchors[static_cast<int>(shape.anchor)],
-                        shape.bold ? "Helvetica:Bold" : "Helvetica", shape.size,
-                        ColourOf(shape.role), shape.boxed ? " boxed" : ""));
+                        bold ? "Helvetica:Bold" : "Helvetica", shape.size, ColourOf(shape.role),
+                        shape.boxed ? " boxed" : ""));
   }
 
   // What looks alike and follows each other is one plot.
@@ -133,6 +135,7 @@ class Script {
   }
 
   const Picture& picture_;
+  const GnuplotFormat format_;
   std::string settings_;
   std::string data_;
   std::string look_;  // of the last line
@@ -186,7 +189,7 @@ absl::StatusOr<int> Run(const std::string& program, const std::string& script, i
 }  // namespace
 
 std::string GnuplotScript(const Picture& picture, GnuplotFormat format) {
-  return Script(picture).Text(format);
+  return Script(picture, format).Text();
 }
 
 absl::Status RunGnuplot(const std::string& script, int fd) {

@@ -87,8 +87,9 @@ std::string Subtitle(const Trace& trace) {
     parts.push_back(absl::StrCat("peak footprint ", FormatBytes(*summary.peak_footprint)));
   }
   if (summary.swap) {
-    parts.push_back(
-        absl::StrCat("swap grew by ", FormatBytes(summary.swap->peak - summary.swap->start)));
+    const Bytes growth = summary.swap->peak - summary.swap->start;
+    parts.push_back(growth == Bytes() ? "swap did not grow"
+                                      : absl::StrCat("swap grew by ", FormatBytes(growth)));
   }
   if (summary.min_level) {
     parts.push_back(absl::StrCat("lowest level ", FormatPercent(*summary.min_level)));
@@ -169,7 +170,7 @@ class Drawing {
     if (picture_.seconds <= 0) picture_.seconds = 1;
     const Bytes highest = HighestOf(traces, options);
     memory_unit_ = MemoryUnit(highest);
-    memory_step_ = TickStep(highest.AsDouble() / memory_unit_.size, 5);
+    memory_step_ = TickStep(highest.AsDouble() / memory_unit_.size, 6);
     const double steps = std::ceil(highest.AsDouble() * 1.03 / memory_unit_.size / memory_step_);
     picture_.top = Bytes(static_cast<std::int64_t>(steps * memory_step_ * memory_unit_.size));
     picture_.width = kWidth;
@@ -205,6 +206,42 @@ class Drawing {
             Anchor anchor = Anchor::kStart, bool bold = false) {
     picture_.shapes.emplace_back(
         TextShape{{x, y}, Printable(text), role, size, anchor, bold, false});
+  }
+  // Where something small would hide no curve, of these places; else the first.
+  struct Box {
+    double left;
+    double top;
+    double right;
+    double bottom;
+  };
+  static Box BoxOf(double x, double y, const std::string& text, Anchor anchor) {
+    const double width = TextWidth(text, kSmall) + 6;
+    const double left = x - (anchor == Anchor::kMiddle ? width / 2 : width);
+    return {left, y - kSmall - 2, left + width, y + 4};
+  }
+  bool HidesACurve(const Box& box) const {
+    return std::any_of(curves_.begin(), curves_.end(), [&](const LineShape& curve) {
+      for (std::size_t i = 1; i < curve.points.size(); ++i) {
+        if (Meets(curve.points[i - 1], curve.points[i], box)) return true;
+      }
+      return false;
+    });
+  }
+  // A segment that goes right and a box.
+  static bool Meets(const Point& from, const Point& to, const Box& box) {
+    if (to.x < box.left || from.x > box.right) return false;
+    const double slope = to.x > from.x ? (to.y - from.y) / (to.x - from.x) : 0;
+    double first = from.y + slope * (std::max(from.x, box.left) - from.x);
+    double last = to.x > from.x ? from.y + slope * (std::min(to.x, box.right) - from.x) : to.y;
+    if (first > last) std::swap(first, last);
+    return last >= box.top && first <= box.bottom;
+  }
+  void Tag(const std::vector<Point>& places, const std::string& text, Role role, Anchor anchor) {
+    const auto free = std::find_if(places.begin(), places.end(), [&](const Point& place) {
+      return !HidesACurve(BoxOf(place.x, place.y, text, anchor));
+    });
+    const Point& at = free == places.end() ? places.front() : *free;
+    Tag(at.x, at.y, text, role, anchor);
   }
   void Tag(double x, double y, const std::string& text, Role role, Anchor anchor) {
     picture_.shapes.emplace_back(TextShape{{x, y}, text, role, kSmall, anchor, false, true});
@@ -257,12 +294,15 @@ class Drawing {
     Text(kLeft, y_ + 31, Subtitle(trace), Role::kMuted, 12);
     y_ += kTitles;
     if (SomeNameIsWide(panel.stages)) y_ += kAbove;
-    area_ = RectShape{{kLeft, y_ + kStrip}, kWidth - kLeft - kRight, kCurves, Role::kPaper, ""};
+    const double strip = OneUnnamed(panel.stages) ? 0 : kStrip;
+    area_ = RectShape{{kLeft, y_ + strip}, kWidth - kLeft - kRight, kCurves, Role::kPaper, ""};
     panel.area = area_;
     Stages(panel.stages);
     Axes();
+    FindCurves(panel.samples);
     Budget(trace);
-    Curves(panel.samples);
+    for (LineShape& curve : curves_) picture_.shapes.emplace_back(curve);
+    BudgetTag(trace);
     y_ = area_.corner.y + kCurves + kTicks;
     Marks(panel.marks);
     y_ += kBetween;
@@ -334,19 +374,29 @@ class Drawing {
 
   void Budget(const Trace& trace) {
     const std::optional<Bytes> line = BudgetLine(trace, options_);
+    if (!line || *line > picture_.top) return;
+    Line({{area_.corner.x, Y(*line)}, {area_.corner.x + area_.width, Y(*line)}}, Role::kSwap, 1.2,
+         true);
+  }
+
+  void BudgetTag(const Trace& trace) {
+    const std::optional<Bytes> line = BudgetLine(trace, options_);
     if (!line) return;
-    const double right = area_.corner.x + area_.width;
-    const std::string text =
-        absl::StrCat("swap budget ", FormatBytes(BudgetOf(trace, options_).size));
+    const double top = area_.corner.y;
+    std::string text = absl::StrCat("swap budget ", FormatBytes(BudgetOf(trace, options_).size));
+    std::vector<double> heights;
     if (*line > picture_.top) {
-      Tag(right - 4, area_.corner.y + 13, absl::StrCat("↑ ", text, ", at ", FormatBytes(*line)),
-          Role::kSwap, Anchor::kEnd);
-      return;
+      text = absl::StrCat("↑ ", text, ", at ", FormatBytes(*line));
+      heights = {top + 13};
+    } else {
+      if (Y(*line) - top > 16) heights.push_back(Y(*line) - 5);
+      heights.push_back(Y(*line) + 13);
     }
-    const double y = Y(*line);
-    Line({{area_.corner.x, y}, {right, y}}, Role::kSwap, 1.2, true);
-    const bool near_top = y - area_.corner.y < 18;
-    Tag(right - 4, near_top ? y + 14 : y - 5, text, Role::kSwap, Anchor::kEnd);
+    std::vector<Point> places;
+    for (double x = area_.corner.x + area_.width - 4; x > area_.corner.x + 160; x -= 20) {
+      for (const double y : heights) places.push_back({x, y});
+    }
+    Tag(places, text, Role::kSwap, Anchor::kEnd);
   }
 
   template <typename HeightOf>
@@ -355,7 +405,7 @@ class Drawing {
     const auto finish = [&] {
       // One sample alone is seen as a dash.
       if (points.size() == 1) points.push_back({points[0].x + 2, points[0].y});
-      if (!points.empty()) Line(std::move(points), role, width);
+      if (!points.empty()) curves_.push_back({std::move(points), role, width, false});
       points.clear();
     };
     for (const PlotSample& sample : samples) {
@@ -366,7 +416,8 @@ class Drawing {
     finish();
   }
 
-  void Curves(const std::vector<PlotSample>& samples) {
+  void FindCurves(const std::vector<PlotSample>& samples) {
+    curves_.clear();
     const auto height = [this](const auto& value) {
       return value ? std::optional(Y(*value)) : std::nullopt;
     };
@@ -388,8 +439,9 @@ class Drawing {
       }
       const std::string tag =
           last == first ? absl::StrCat(first + 1) : absl::StrCat(first + 1, "–", last + 1);
-      Tag(std::min(x, area_.corner.x + area_.width - 8), bottom - 5, tag, Role::kText,
-          Anchor::kMiddle);
+      const double inside = std::min(x, area_.corner.x + area_.width - 8);
+      Tag({{inside, bottom - 5}, {inside, area_.corner.y + 13}, {inside, area_.corner.y + 28}}, tag,
+          Role::kText, Anchor::kMiddle);
       first = last + 1;
     }
     // One more line would only say that there is one more.
@@ -397,13 +449,13 @@ class Drawing {
     for (std::size_t i = 0; i < listed; ++i) {
       y_ += kListLine;
       Text(kLeft + 14, y_ - 2, absl::StrCat(i + 1), Role::kText, kSmall, Anchor::kEnd);
-      Text(kLeft + 70, y_ - 2, absl::StrFormat("%.1f s", marks[i].t), Role::kMuted, kSmall,
+      Text(kLeft + 76, y_ - 2, absl::StrFormat("%.1f s", marks[i].t), Role::kMuted, kSmall,
            Anchor::kEnd);
-      Text(kLeft + 80, y_ - 2, Cut(Printable(marks[i].text), 120), Role::kText, kSmall);
+      Text(kLeft + 86, y_ - 2, Cut(Printable(marks[i].text), 120), Role::kText, kSmall);
     }
     if (listed == marks.size()) return;
     y_ += kListLine;
-    Text(kLeft + 80, y_ - 2, absl::StrCat("and ", marks.size() - listed, " more"), Role::kMuted,
+    Text(kLeft + 86, y_ - 2, absl::StrCat("and ", marks.size() - listed, " more"), Role::kMuted,
          kSmall);
   }
 
@@ -415,6 +467,7 @@ class Drawing {
   std::map<std::string, int> tints_;  // of stages, by name
   double y_ = 0;                      // how far down it is drawn
   RectShape area_;                    // of the panel's curves
+  std::vector<LineShape> curves_;
 };
 
 }  // namespace

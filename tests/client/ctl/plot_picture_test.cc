@@ -1,0 +1,256 @@
+// What a picture shows, before anybody draws it.
+#include "client/ctl/plot_picture.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "client/ctl/plot_gnuplot.h"
+#include "client/ctl/plot_html.h"
+#include "client/ctl/plot_svg.h"
+
+namespace stageload::ctl {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+TraceSample Sample(double t, Bytes footprint, Bytes swap, double level) {
+  TraceSample sample;
+  sample.t = t;
+  sample.footprint = footprint;
+  sample.swap_used = swap;
+  sample.level = Percent{level};
+  return sample;
+}
+
+TraceEvent Event(double t, const std::string& kind, const std::string& stage,
+                 const std::string& note = "") {
+  TraceEvent event;
+  event.t = t;
+  event.kind = kind;
+  event.stage = stage;
+  event.note = note;
+  return event;
+}
+
+Trace Recorded() {
+  Trace trace;
+  trace.path = "/a/run.trace.jsonl";
+  for (int i = 0; i <= 100; ++i) {
+    trace.samples.push_back(
+        Sample(i, MiB(20 * i), GiB(1) + MiB(i), 90 - i / 2.0));  // NOLINT: 90 to 40
+  }
+  trace.events = {Event(10, "stage", "encode"), Event(50, "stage", "decode"),
+                  Event(60, "mark", "", "half of it")};
+  return trace;
+}
+
+std::vector<std::string> Texts(const Picture& picture) {
+  std::vector<std::string> texts;
+  for (const Shape& shape : picture.shapes) {
+    if (const auto* text = std::get_if<TextShape>(&shape)) texts.push_back(text->text);
+  }
+  return texts;
+}
+
+// The curve of a role that begins furthest to the left in the panels.
+LineShape CurveOf(const Picture& picture, Role role, bool dashed = false) {
+  for (const Shape& shape : picture.shapes) {
+    const auto* line = std::get_if<LineShape>(&shape);
+    if (line == nullptr || line->role != role || line->dashed != dashed) continue;
+    if (line->points.front().y > 40) return *line;  // not the legend's
+  }
+  return {};
+}
+
+TEST(Picture, PutsEachValueWhereItBelongs) {
+  const Picture picture = Draw({Recorded()}, {});
+  ASSERT_EQ(picture.panels.size(), 1U);
+  const RectShape& area = picture.panels[0].area;
+  EXPECT_EQ(picture.seconds, 100);
+  const LineShape footprint = CurveOf(picture, Role::kFootprint);
+  ASSERT_EQ(footprint.points.size(), 101U);
+  EXPECT_EQ(footprint.points.front().x, area.corner.x);
+  EXPECT_EQ(footprint.points.front().y, area.corner.y + area.height);
+  EXPECT_EQ(footprint.points.back().x, area.corner.x + area.width);
+  EXPECT_NEAR(footprint.points.back().y,
+              area.corner.y + area.height * (1 - MiB(2000).AsDouble() / picture.top.AsDouble()),
+              0.01);
+  const LineShape level = CurveOf(picture, Role::kLevel);
+  EXPECT_NEAR(level.points.front().y, area.corner.y + area.height * 0.1, 0.01);
+}
+
+TEST(Picture, NamesItsRunStagesMarksAndAxes) {
+  const std::vector<std::string> texts = Texts(Draw({Recorded()}, {}));
+  for (const char* text : {"run", "setup", "encode", "decode", "half of it", "2 GiB", "100 %",
+                           "20 s", "footprint", "swap used"}) {
+    EXPECT_THAT(texts, Contains(text));
+  }
+  EXPECT_THAT(texts,
+              Contains("peak footprint 1.95 GiB  ·  swap grew by 100 MiB  ·  lowest level 40 %"));
+}
+
+TEST(Picture, DrawsTheBudgetOverTheSwapAtTheStart) {
+  PlotOptions options;
+  options.swap_budget = MiB(512);
+  const Picture picture = Draw({Recorded()}, options);
+  const RectShape& area = picture.panels[0].area;
+  const LineShape line = CurveOf(picture, Role::kSwap, true);
+  ASSERT_EQ(line.points.size(), 2U);
+  EXPECT_NEAR(line.points[0].y,
+              area.corner.y + area.height * (1 - MiB(1536).AsDouble() / picture.top.AsDouble()),
+              0.01);
+  EXPECT_THAT(Texts(picture), Contains("swap budget 512 MiB"));
+}
+
+TEST(Picture, ABudgetFarAboveEverythingIsNamedAndPressesNothing) {
+  const Picture picture = Draw({Recorded()}, {});  // 8 GiB over 1 GiB
+  EXPECT_EQ(picture.top, GiB(2) + MiB(512));
+  EXPECT_THAT(Texts(picture), Contains("↑ swap budget 8 GiB, at 9 GiB"));
+  EXPECT_THAT(CurveOf(picture, Role::kSwap, true).points, IsEmpty());
+}
+
+TEST(Picture, TakesTheRecordingsOwnBudget) {
+  Trace trace = Recorded();
+  trace.start.emplace();
+  trace.start->rest = R"({"swap_budget":1048576})";
+  EXPECT_EQ(BudgetOf(trace, {}).size, MiB(1));
+  EXPECT_EQ(BudgetOf(Recorded(), {}).size, GiB(8));
+  PlotOptions options;
+  options.swap_budget = GiB(2);
+  EXPECT_EQ(BudgetOf(trace, options).size, GiB(2));
+}
+
+TEST(Picture, BreaksCurvesWhereSamplesAreMissing) {
+  Trace trace = Recorded();
+  trace.samples.erase(trace.samples.begin() + 40, trace.samples.begin() + 60);
+  trace.samples[10].footprint.reset();
+  const Picture picture = Draw({trace}, {});
+  EXPECT_EQ(CurveOf(picture, Role::kFootprint).points.size(), 10U);
+  EXPECT_EQ(CurveOf(picture, Role::kSwap).points.size(), 40U);
+}
+
+TEST(Picture, SeveralRunsShareTheirAxes) {
+  Trace longer = Recorded();
+  longer.path = "/a/longer.jsonl";
+  longer.samples.push_back(Sample(200, GiB(6), GiB(1), 30));
+  const Picture picture = Draw({Recorded(), longer}, {});
+  ASSERT_EQ(picture.panels.size(), 2U);
+  EXPECT_EQ(picture.seconds, 200);
+  EXPECT_GE(picture.top, GiB(6));
+  EXPECT_GT(picture.panels[1].area.corner.y,
+            picture.panels[0].area.corner.y + picture.panels[0].area.height);
+  EXPECT_NEAR(CurveOf(picture, Role::kFootprint).points.back().x,
+              picture.panels[0].area.corner.x + picture.panels[0].area.width / 2, 0.01);
+}
+
+TEST(Picture, ManyMarksAreNumberedTogetherAndListedInPart) {
+  Trace trace = Recorded();
+  trace.events.clear();
+  for (int i = 0; i < 200; ++i) trace.events.push_back(Event(i * 0.5, "mark", "", "note"));
+  const std::vector<std::string> texts = Texts(Draw({trace}, {}));
+  EXPECT_THAT(texts, Contains("and 194 more"));
+  EXPECT_LT(texts.size(), 100U);
+}
+
+TEST(Picture, ARunOfOneSampleAndOneWithoutValuesAreDrawn) {
+  Trace trace;
+  trace.path = "one.jsonl";
+  trace.samples.resize(1);
+  EXPECT_THAT(SvgElement(Draw({trace}, {})), Not(HasSubstr("nan")));
+  trace.samples[0] = Sample(0, GiB(1), Bytes(), 50);
+  const std::string svg = SvgElement(Draw({trace}, {}));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+}
+
+TEST(ThinnedSamples, KeepEveryExtremeAndGap) {
+  Trace trace;
+  for (int i = 0; i < 100000; ++i) trace.samples.push_back(Sample(i * 0.5, MiB(1), MiB(1), 50));
+  trace.samples[54321].footprint = GiB(5);
+  trace.samples[77777].swap_used = GiB(6);
+  trace.samples[12345].level = Percent{3};
+  for (std::size_t i = 90000; i < trace.samples.size(); ++i) trace.samples[i].t += 100;
+  const std::vector<PlotSample> thinned = Thinned(trace, 800);
+  EXPECT_LT(thinned.size(), 8000U);
+  Bytes footprint;
+  Bytes swap;
+  double level = 100;
+  int gaps = 0;
+  double before = -1;
+  for (const PlotSample& sample : thinned) {
+    EXPECT_GT(sample.t, before);
+    before = sample.t;
+    footprint = std::max(footprint, *sample.footprint);
+    swap = std::max(swap, *sample.swap);
+    level = std::min(level, sample.level->value);
+    if (sample.after_gap) ++gaps;
+  }
+  EXPECT_EQ(footprint, GiB(5));
+  EXPECT_EQ(swap, GiB(6));
+  EXPECT_EQ(level, 3);
+  EXPECT_EQ(gaps, 1);
+}
+
+TEST(Ticks, AreAtRoundNumbers) {
+  EXPECT_EQ(TickStep(100, 10), 10);
+  EXPECT_EQ(TickStep(105, 10), 20);
+  EXPECT_EQ(TickStep(27.4, 6), 5);
+  EXPECT_NEAR(TickStep(0.9, 6), 0.2, 1e-9);
+}
+
+TEST(Marks, AreSaidInOneLine) {
+  TraceEvent load = Event(1, "load", "encode");
+  load.name = "transformer";
+  load.nbytes = GiB(13);
+  load.seconds = 5.3;
+  EXPECT_EQ(MarkText(load), "load transformer, 13 GiB in 5.3s");
+  EXPECT_EQ(MarkText(Event(1, "mark", "", "a note")), "a note");
+  EXPECT_EQ(MarkText(Event(1, "checkpoint", "", "saved")), "checkpoint: saved");
+}
+
+// ---- Names that want to be more ----
+
+Trace Hostile() {
+  Trace trace = Recorded();
+  trace.path = "/a/<b>'`id`.jsonl";
+  trace.events = {
+      Event(10, "stage", "</script><script>alert('1')</script>"),
+      Event(60, "mark", "", "it's \"quoted\" `touch /tmp/x` \\n $(id)\nset output 'x'\x1b[31m"),
+  };
+  return trace;
+}
+
+TEST(Html, EscapesNamesInMarkupAndInData) {
+  const std::string page = HtmlPage(Draw({Hostile()}, {}));
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, Not(HasSubstr("<b>")));
+  EXPECT_THAT(page, HasSubstr("&lt;/script&gt;&lt;script&gt;"));
+  EXPECT_THAT(page, HasSubstr("\\u003c/script\\u003e"));
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+}
+
+TEST(Html, LoadsNothing) {
+  const std::string page = HtmlPage(Draw({Recorded()}, {}));
+  EXPECT_THAT(page, Not(HasSubstr("http:")));
+  EXPECT_THAT(page, Not(HasSubstr("https:")));
+  EXPECT_THAT(page, Not(HasSubstr("src=")));
+  EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+TEST(Gnuplot, GetsNamesInSingleQuotesWithinTheirLine) {
+  const std::string script = GnuplotScript(Draw({Hostile()}, {}), GnuplotFormat::kSvg);
+  EXPECT_THAT(script,
+              HasSubstr("'it''s \"quoted\" `touch /tmp/x` \\n $(id)?set output ''x''?[31m'"));
+  EXPECT_THAT(script, Not(HasSubstr("\nset output")));
+  EXPECT_THAT(script, HasSubstr("noenhanced"));
+}
+
+}  // namespace
+}  // namespace stageload::ctl

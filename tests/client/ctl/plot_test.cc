@@ -1,0 +1,174 @@
+// stageloadctl plot as a program, with no daemon to be had.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "client/ctl/command_path.h"
+#include "tests/client/ctl/program.h"
+#include "tests/client/ctl/recordings.h"
+#include "tests/fixture.h"
+
+namespace stageload::ctl {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kRun =
+    "{\"type\":\"start\",\"utc\":\"2026-01-02T03:04:05+00:00\",\"interval\":0.5}\n"
+    "{\"type\":\"sample\",\"t\":0,\"footprint\":1048576,\"swap_used\":0,\"level\":80}\n"
+    "{\"type\":\"event\",\"kind\":\"stage\",\"stage\":\"<i>'en\\\"code`id`\\n\",\"t\":0.5}\n"
+    "{\"type\":\"event\",\"kind\":\"load\",\"name\":\"vae\",\"nbytes\":4096,\"seconds\":0.25,"
+    "\"t\":0.75}\n"
+    "{\"type\":\"event\",\"kind\":\"mark\",\"note\":\"half\",\"t\":0.8}\n"
+    "{\"type\":\"sample\",\"t\":1,\"footprint\":3145728,\"swap_used\":1024,\"level\":70}\n"
+    "{\"type\":\"end\"}\n";
+
+class Plot : public testing::Test {
+ protected:
+  Plot() { std::ofstream(trace_, std::ios::binary) << kRun; }
+  std::string PathOf(const std::string& name) const { return folder_.path() + "/" + name; }
+  Result Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "plot");
+    return RunProgram(PathOf("home"), std::move(arguments));
+  }
+  std::string Contents(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(PathOf(name), std::ios::binary).rdbuf();
+    return text.str();
+  }
+  // What is written for this name.
+  std::string Drawn(const std::string& name) {
+    const Result result = Run({trace_, "-o", PathOf(name)});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err + result.out, "");
+    return Contents(name);
+  }
+  std::vector<std::string> Files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      names.insert(entry.path().filename());
+    }
+    return {names.begin(), names.end()};
+  }
+  static bool HaveGnuplot() { return FindCommand("gnuplot", std::getenv("PATH")).ok(); }
+
+  TemporaryFolder folder_;
+  std::string trace_ = PathOf("run.jsonl");
+};
+
+TEST_F(Plot, WritesAPageThatIsWholeAndReplacesAnOldOne) {
+  std::ofstream(PathOf("a.html")) << "old";
+  const std::string page = Drawn("a.html");
+  EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("</html>\n"),
+                          HasSubstr("&lt;i&gt;&#39;en&quot;code`id`"), Not(HasSubstr("<i>"))));
+  EXPECT_THAT(Files(), ElementsAre("a.html", "run.jsonl"));
+  struct stat found {};
+  ASSERT_EQ(stat(PathOf("a.html").c_str(), &found), 0);
+  const mode_t mask = umask(0);
+  umask(mask);
+  EXPECT_EQ(found.st_mode & 0777, 0666 & ~mask);
+}
+
+TEST_F(Plot, DrawsSvgAndPngWithGnuplot) {
+  if (!HaveGnuplot()) GTEST_SKIP() << "no gnuplot";
+  const std::string svg = Drawn("a.svg");
+  EXPECT_THAT(svg, AllOf(HasSubstr("<svg"), HasSubstr("</svg>"), HasSubstr("footprint"),
+                         HasSubstr("swap used"), HasSubstr("setup"), Not(HasSubstr("<i>"))));
+  EXPECT_THAT(Drawn("a.png"), StartsWith("\x89PNG"));
+  EXPECT_THAT(Files(), ElementsAre("a.png", "a.svg", "run.jsonl"));
+}
+
+TEST_F(Plot, WithoutGnuplotItSaysHowToGetItAndLeavesNothing) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", PathOf("none").c_str(), 1);
+  const Result result = Run({trace_, "-o", PathOf("a.svg")});
+  const Result page = Run({trace_, "-o", PathOf("a.html")});
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("apt install gnuplot-nox"),
+                                HasSubstr("brew install gnuplot"), HasSubstr(".html")));
+  EXPECT_EQ(page.code, 0);
+  EXPECT_THAT(Files(), ElementsAre("a.html", "run.jsonl"));
+}
+
+TEST_F(Plot, AGnuplotThatFailsIsQuotedAndLeavesNothing) {
+  std::filesystem::create_directory(PathOf("bin"));
+  std::ofstream(PathOf("bin/gnuplot")) << "#!/bin/sh\necho no such terminal >&2\nexit 1\n";
+  std::filesystem::permissions(PathOf("bin/gnuplot"), std::filesystem::perms::all);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (PathOf("bin") + ":" + path).c_str(), 1);
+  const Result result = Run({trace_, "-o", PathOf("a.png")});
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("failed: no such terminal"));
+  EXPECT_THAT(Files(), ElementsAre("bin", "run.jsonl"));
+}
+
+TEST_F(Plot, WritesCountersSlicesAndInstantsForTraceViewers) {
+  const json document = json::parse(Drawn("a.perfetto.json"), nullptr, false);
+  ASSERT_TRUE(document.is_object());
+  std::vector<std::string> seen;
+  for (const json& event : document.at("traceEvents")) {
+    std::string line =
+        event.at("ph").get<std::string>() + " " + event.at("name").get<std::string>();
+    if (event.contains("ts")) line += " @" + event.at("ts").dump();
+    if (event.contains("dur")) line += " +" + event.at("dur").dump();
+    if (event.at("ph") == "C") line += " = " + event.at("args").at("value").dump();
+    seen.push_back(line);
+  }
+  for (const char* line :
+       {"C footprint (bytes) @0 = 1048576", "C footprint (bytes) @1000000 = 3145728",
+        "C swap used (bytes) @1000000 = 1024", "C level (%) @1000000 = 70.0", "X setup @0 +500000",
+        "X <i>'en\"code`id`\n @500000 +500000", "X load vae, 4 KiB in 0.2s @500000 +250000",
+        "i half @800000"}) {
+    EXPECT_THAT(seen, testing::Contains(line));
+  }
+}
+
+TEST_F(Plot, SaysWhatItCannotDo) {
+  const Result unknown = Run({trace_, "-o", PathOf("a.pdf")});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr(".html, .svg, .png or .perfetto.json"));
+  EXPECT_EQ(Run({trace_}).code, 2);
+  EXPECT_EQ(Run({trace_, "-o", PathOf("a.html"), "--swap-budget", "8X"}).code, 2);
+  EXPECT_EQ(Run({PathOf("none"), "-o", PathOf("a.html")}).code, 1);
+  const Result folder = Run({trace_, "-o", PathOf("no/a.html")});
+  EXPECT_EQ(folder.code, 1);
+  EXPECT_THAT(folder.err, HasSubstr(PathOf("no/a.html")));
+  EXPECT_THAT(Files(), ElementsAre("run.jsonl"));
+}
+
+#ifdef __linux__
+TEST_F(Plot, ADiskThatIsFullIsAnError) {
+  std::filesystem::create_symlink("/dev/full", PathOf("full.html"));
+  const Result result = Run({trace_, "-o", PathOf("full.html")});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("No space left on device"));
+}
+#endif
+
+TEST_F(Plot, DrawsTheRecordingsBesideEachOther) {
+  if (!HaveRecordings()) GTEST_SKIP() << "no recordings at " << STAGELOAD_RECORDINGS;
+  const Result result =
+      Run({Recording("offload-1"), Recording("staged-1"), "-o", PathOf("a.html")});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(Contents("a.html"),
+              AllOf(HasSubstr(">offload-1<"), HasSubstr(">staged-1<"), HasSubstr(">denoise<"),
+                    HasSubstr("peak footprint 18.5 GiB"), HasSubstr("swap budget 8 GiB")));
+}
+
+}  // namespace
+}  // namespace stageload::ctl
