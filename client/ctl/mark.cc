@@ -100,10 +100,13 @@ int Mark(const Invocation& invocation, const CLI::App& command, const Options& o
   if (absl::IsUnavailable(status) || absl::IsUnimplemented(status)) {
     return NobodyWatches(options, std::string(status.message()), ExitCodeOf(status));
   }
-  if (!status.ok()) return Fail(status);
-  if (response.client_id() != 0 || response.recordings() > 0) return kExitOk;
-  return NobodyWatches(options, "nobody records or manages the program that this is called from",
-                       kExitOther);
+  const bool nobody = status.ok() ? response.client_id() == 0 && response.recordings() == 0
+                                  : absl::IsNotFound(status);
+  if (nobody) {
+    return NobodyWatches(options, "nobody records or manages the program that this is called from",
+                         kExitOther);
+  }
+  return status.ok() ? kExitOk : Fail(status);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST_F(Record, OfALoadThatRampsHoldsAndFreesMatchesTheTruth) {
   StartDaemon();
   const std::string script = absl::StrCat(
       kLoadProgram,
-      " --hold 64M --for 1500ms --then 256M:1500ms:300ms --then 32M:1500ms | while read line; do "
+      " --hold 64M --for 2500ms --then 256M:2500ms:300ms --then 32M:2500ms | while read line; do "
       "before=$(date +%s.%N); ",
       kCtlProgram,
       " mark --stage \"$line\" || exit 9; echo $before $(date +%s.%N) \"$line\" >> truth; done");
@@ -118,7 +118,7 @@ TEST_F(Record, OfALoadThatRampsHoldsAndFreesMatchesTheTruth) {
     const Truth& truth = truths[i];
     EXPECT_EQ(stages[i].stage, truth.stage);
     EXPECT_THAT(start + stages[i].t, AllOf(Ge(truth.before - 0.01), Le(truth.after + 0.01)));
-    // It is read a little after it has begun to hold, and holds for 1.5 s.
+    // It is read a little after it has begun to hold, and holds for 2.5 s.
     int samples = 0;
     for (const TraceSample& sample : trace.samples) {
       const double since = start + sample.t - truth.before;
@@ -136,7 +136,7 @@ TEST_F(Record, OfALoadThatRampsHoldsAndFreesMatchesTheTruth) {
   ASSERT_EQ(summary.at("stages").size(), 4U);
   EXPECT_EQ(summary.at("stages").at(0).at("stage"), "setup");
   EXPECT_EQ(summary.at("stages").at(2).at("stage"), "holding 256 MiB");
-  EXPECT_EQ(summary.at("stages").at(2).at("peak_footprint"), summary.at("peak_footprint"));
+  EXPECT_GE(summary.at("stages").at(2).at("peak_footprint").get<std::int64_t>(), MiB(256).count());
   EXPECT_TRUE(summary.contains("true_peak"));
 }
 
@@ -213,15 +213,13 @@ TEST_F(Record, CtrlCEndsTheRecordingOfAProcessAndNotTheProcess) {
   EXPECT_TRUE(shell.Running());
 }
 
-TEST_F(Record, GoesOnWithTheNextDaemonAfterACrash) {
+TEST_F(Record, StartsTheNextDaemonAfterACrashAndGoesOn) {
   StartDaemon();
   ChildProcess record =
       StartCtl({"record", "-o", path(), "--interval", "50ms", "--", "sh", "-c",
                 absl::StrCat("while [ ! -e ", PathOf("go"), " ]; do sleep 0.05; done; exit 5")});
   ASSERT_TRUE(Eventually([&] { return CountSamples() >= 3; }));
   KillDaemon();
-  ASSERT_TRUE(Eventually([&] { return record.Err().find("went away") != std::string::npos; }));
-  StartDaemon();
   ASSERT_TRUE(Eventually(
       [&] { return ReadFile(path()).find(": the daemon went away") != std::string::npos; }));
   const std::size_t before = CountSamples();

@@ -78,13 +78,17 @@ TEST_F(Mark, AClientAloneIsSomebodyWhoWatches) {
 }
 
 TEST_F(Mark, SaysThatNobodyWatchesAndFailsOnlyWhenThatIsRequired) {
-  recordings_ = 0;
+  answer_ =
+      Failure(grpc::StatusCode::NOT_FOUND, "process 7 is in nobody's tree", "CLIENT_NOT_FOUND");
   const Result lenient = Run({"--stage", "decode"});
   EXPECT_EQ(lenient.code, 0);
   EXPECT_EQ(lenient.out, "");
   EXPECT_EQ(lenient.err,
             "stageload: nobody records or manages the program that this is called from; the mark "
             "is lost\n");
+  EXPECT_EQ(Run({"--stage", "decode", "--require"}).code, 1);
+  answer_ = grpc::Status::OK;
+  recordings_ = 0;
   EXPECT_EQ(Run({"--stage", "decode", "--require"}).code, 1);
 }
 
