@@ -32,6 +32,7 @@ constexpr double kAbove = 15;  // of names that have no room in the strip
 constexpr double kCurves = 220;
 constexpr double kTicks = 22;
 constexpr double kListLine = 15;
+constexpr double kTooNarrow = 4;
 constexpr double kBetween = 14;
 constexpr double kBottom = 8;
 
@@ -309,7 +310,9 @@ class Drawing {
     picture_.panels.push_back(std::move(panel));
   }
 
+  // A "setup" of no width that anybody sees needs no name.
   bool Fits(const TraceStage& stage) const {
+    if (stage.name == "setup" && X(stage.end) - X(stage.begin) < kTooNarrow) return true;
     return TextWidth(stage.name, kSmall) + 4 <= X(stage.end) - X(stage.begin);
   }
   bool SomeNameIsWide(const std::vector<TraceStage>& stages) const {
@@ -335,6 +338,7 @@ class Drawing {
                            ? absl::StrCat(", peak footprint ", FormatBytes(*stage.peak_footprint))
                            : "");
       Rect(from, y_, width, kStrip + kCurves, TintOf(stage.name), hint);
+      if (width < kTooNarrow && stage.name == "setup") continue;
       if (Fits(stage)) {
         Text(from + width / 2, y_ + 13, stage.name, Role::kText, kSmall, Anchor::kMiddle);
       } else if (from >= free_from) {

@@ -30,10 +30,12 @@ bool MayGoOn(const absl::Status& status) {
   return WentAway(status) || ReasonOf(status) == kShuttingDown;
 }
 
+// Empty when there is nothing to tell.
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     return absl::StrCat("the command was ended by signal ", WTERMSIG(wait_status));
   }
+  if (WEXITSTATUS(wait_status) == 0) return "";
   return absl::StrCat("the command exited with ", WEXITSTATUS(wait_status));
 }
 
@@ -206,7 +208,8 @@ void RecordRun::OnCallEnded(const absl::Status& status) {
 // ---- After the end ----
 
 void RecordRun::AwaitLastWord() {
-  recording_->Mark(AwakeNow(), HowItEnded(*command_->wait_status()));
+  const std::string how = HowItEnded(*command_->wait_status());
+  if (!how.empty()) recording_->Mark(AwakeNow(), how);
   const absl::Time until = command_->ended_at() + kLastWord;
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();
