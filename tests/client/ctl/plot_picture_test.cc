@@ -14,6 +14,7 @@
 namespace stageload::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -156,6 +157,24 @@ TEST(Picture, ManyMarksAreNumberedTogetherAndListedInPart) {
   const std::vector<std::string> texts = Texts(Draw({trace}, {}));
   EXPECT_THAT(texts, Contains("and 194 more"));
   EXPECT_LT(texts.size(), 100U);
+}
+
+TEST(Picture, ANameWithoutRoomStandsOverItsStageAndASetupThatNobodySeesHasNone) {
+  Trace trace = Recorded();
+  trace.events = {Event(0.1, "stage", "encode"), Event(50, "stage", "a rather long name"),
+                  Event(52, "stage", "decode")};
+  const Picture picture = Draw({trace}, {});
+  EXPECT_THAT(Texts(picture), AllOf(Contains("a rather long name"), Not(Contains("setup"))));
+  for (const Shape& shape : picture.shapes) {
+    const auto* text = std::get_if<TextShape>(&shape);
+    if (text == nullptr) continue;
+    if (text->text == "encode") {
+      EXPECT_GT(text->at.y, picture.panels[0].area.corner.y - 18);
+    }
+    if (text->text == "a rather long name") {
+      EXPECT_LT(text->at.y, picture.panels[0].area.corner.y - 18);
+    }
+  }
 }
 
 TEST(Picture, ARunOfOneSampleAndOneWithoutValuesAreDrawn) {

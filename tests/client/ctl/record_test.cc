@@ -174,7 +174,7 @@ TEST_F(Record, WritesMarksAndWhatWasDoneToTheProcess) {
   EXPECT_EQ(Run({"-q", "sh", "-c", "while ! grep -q 1.5 \"$0\"; do sleep 0.01; done", path_}).code,
             0);
   const std::vector<TraceEvent> events = Read().events;
-  ASSERT_EQ(events.size(), 7U);
+  ASSERT_EQ(events.size(), 6U);
   EXPECT_EQ(events[0].t, 0.4);
   EXPECT_EQ(events[0].kind, "stage");
   EXPECT_EQ(events[0].stage, "decode");
