@@ -140,11 +140,26 @@ void CheckRecovering(const Room& room, absl::Duration now, Findings& findings) {
       recovering.until - now);
 }
 
+void CheckReturning(const Room& room, absl::Duration now, Findings& findings) {
+  const absl::Duration left = room.returning_until - now;
+  if (left <= absl::ZeroDuration()) return;
+  findings.Add(
+      BlockerKind::kReturning, Seconds(left), 0,
+      [&] {
+        return absl::StrCat(
+            "programs that were registered with the daemon before may come back to "
+            "take up their leases; they are waited for ",
+            FormatSpan(left), " more");
+      },
+      left);
+}
+
 void CheckUnsettled(const Room& room, absl::Duration now, Findings& findings) {
   CheckFresh(room, now, findings);
   CheckWaking(room, now, findings);
   CheckSwapping(room, findings);
   CheckRecovering(room, now, findings);
+  CheckReturning(room, now, findings);
 }
 
 // What is begun is finished: a running client's lease neither waits for the daemon to be told to go

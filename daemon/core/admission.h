@@ -57,7 +57,8 @@ struct Room {
   };
   std::optional<Settling> settling;  // the last start, if it declared nothing
   std::optional<Recovering> recovering;
-  Bytes swap_growth;  // over the last 5 s
+  absl::Duration returning_until = -absl::InfiniteDuration();  // see ProgramsReturning
+  Bytes swap_growth;                                           // over the last 5 s
   bool draining = false;
 
   // Sums over `active`, so that one more candidate costs nothing: SumUp().
@@ -81,8 +82,8 @@ std::vector<Blocker> FindBlockers(const Demand& demand, const Config& config, co
                                   absl::Duration now);
 // The same question without the words.
 bool MayStart(const Demand& demand, const Config& config, const Room& room, absl::Duration now);
-// Whether what blocks passes by itself (STALE, WAKING, SWAPPING, RECOVERING): nothing may start
-// meanwhile, not even a forced lease.
+// Whether what blocks passes by itself (STALE, WAKING, SWAPPING, RECOVERING, RETURNING): nothing
+// may start meanwhile, not even a forced lease.
 bool IsUnsettled(const Room& room, absl::Duration now);
 
 // InvalidArgument (NEVER_FITS), with the arithmetic, for a request that no amount of waiting helps.

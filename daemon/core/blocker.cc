@@ -38,6 +38,8 @@ const char* Name(BlockerKind kind) {
       return "DRAINING";
     case BlockerKind::kQueueHeld:
       return "QUEUE_HELD";
+    case BlockerKind::kReturning:
+      return "RETURNING";
     case BlockerKind::kOrder:
       return "ORDER";
   }

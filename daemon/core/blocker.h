@@ -35,6 +35,7 @@ enum class BlockerKind {
   kDraining,   // 1; 0
   kOrder,      // its own id; the id of the one that goes first
   kQueueHeld,  // 1; 0
+  kReturning,  // seconds for which programs of the daemon before are still waited for; 0
 };
 const char* Name(BlockerKind kind);  // "MEMORY"
 

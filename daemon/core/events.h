@@ -164,14 +164,20 @@ struct LeaseReleased {
   LeaseId id{};
 };
 
+// Programs that were registered with the daemon before live on, and may come back to take up leases
+// for what they hold: nothing else is admitted until then (Instant::awake).
+struct ProgramsReturning {
+  absl::Duration until;
+};
+
 // Time has passed (see Scheduler::NextDeadline()).
 struct Tick {};
 
-using Event =
-    std::variant<Submit, Restored, ProfileRestored, QueueHeldRestored, SampleTaken, Started,
-                 StartFailed, Exited, ClientGone, NodeFailed, SignalRefused, NotSaved, CancelAsked,
-                 HoldAsked, ReleaseAsked, SuspendAsked, ResumeAsked, DrainAsked, HoldQueueAsked,
-                 ReleaseQueueAsked, UpdateAsked, ForgetProfileAsked, Acquire, LeaseReleased, Tick>;
+using Event = std::variant<Submit, Restored, ProfileRestored, QueueHeldRestored, SampleTaken,
+                           Started, StartFailed, Exited, ClientGone, NodeFailed, SignalRefused,
+                           NotSaved, CancelAsked, HoldAsked, ReleaseAsked, SuspendAsked,
+                           ResumeAsked, DrainAsked, HoldQueueAsked, ReleaseQueueAsked, UpdateAsked,
+                           ForgetProfileAsked, Acquire, LeaseReleased, ProgramsReturning, Tick>;
 
 }  // namespace stageload::core
 

@@ -780,6 +780,7 @@ std::optional<absl::Duration> Scheduler::NextDeadline() const {
   };
   if (woke_at_) consider_later(*woke_at_ + kWakingTime);
   if (settling_) consider_later(settling_->since + config_.settle);
+  consider_later(returning_until_);
   if (newest_) {
     if (const auto recovering = recovery_.At(newest_->awake)) consider_later(recovering->until);
   }

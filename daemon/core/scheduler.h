@@ -170,6 +170,7 @@ class Scheduler {
   void On(const Instant& now, const ForgetProfileAsked& event, Effects& effects);
   void On(const Instant& now, const Acquire& event, Effects& effects);
   void On(const Instant& now, const LeaseReleased& event, Effects& effects);
+  void On(const Instant& now, const ProgramsReturning& event, Effects& effects);
   void On(const Instant& now, const Tick& event, Effects& effects);
 
   Client* Active(JobId id);  // null when it is not
@@ -271,6 +272,7 @@ class Scheduler {
   std::optional<Room::Settling> settling_;
   Recovery recovery_;
   SwapWindow swap_window_;
+  absl::Duration returning_until_ = -absl::InfiniteDuration();  // Instant::awake
   bool draining_ = false;
 
   mutable std::optional<Room> room_;  // until something that it holds changes

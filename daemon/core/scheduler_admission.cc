@@ -33,6 +33,7 @@ const Room& Scheduler::room() const {
   room.woke_at = woke_at_;
   room.settling = settling_;
   if (newest_) room.recovering = recovery_.At(newest_->awake);
+  room.returning_until = returning_until_;
   room.swap_growth = swap_window_.growth();
   room.draining = draining_;
   for (const auto& [id, client] : clients_) {
@@ -294,6 +295,11 @@ void Scheduler::On(const Instant&, const LeaseReleased& event, Effects& effects)
                         : std::optional(client.expected.value_or(Bytes(0)) - less);
   Tell(effects, {"lease_released", lease.client,
                  absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory))});
+  room_.reset();
+}
+
+void Scheduler::On(const Instant&, const ProgramsReturning& event, Effects&) {
+  returning_until_ = event.until;
   room_.reset();
 }
 

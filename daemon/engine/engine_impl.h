@@ -196,6 +196,8 @@ class Engine::Impl {
   void Accept(WatchToken token, const absl::StatusOr<JobView>& job);
   void Join(WatchToken token, JobId client);
   void TellRegistered(Session& session);
+  void AwaitReturn(const core::ProcessIdentity& root);
+  void Returned(const core::ProcessIdentity& root);
   void TellSessions(const std::set<JobId>& changed);
   void TellPressure();
   void TellWaitingLeases();
@@ -274,6 +276,8 @@ class Engine::Impl {
   std::map<WatchToken, Acquisition> acquisitions_;
   std::map<std::uint64_t, WatchToken> acquiring_;  // by the core's token
   std::map<JobId, Said> said_;
+  // Of the daemon before, until when each is waited for (Instant::awake).
+  std::map<core::ProcessIdentity, absl::Duration> returning_;
   std::map<WatchToken, Recording> recordings_;
   std::optional<core::Pressure> pressure_;  // as sessions were told
   std::map<JobId, Guarded> guarded_;

@@ -11,6 +11,11 @@ namespace {
 
 using core::LeaseId;
 
+// How long the programs of the daemon before are waited for, and one of them after it has
+// registered again, so that it can say what it holds before others are admitted.
+constexpr absl::Duration kReturnWithin = absl::Seconds(3);
+constexpr absl::Duration kTakeUpWithin = absl::Milliseconds(300);
+
 absl::Status NoClient(JobId id) {
   return WithReason(
       absl::NotFoundError(absl::StrCat("client_id: ", core::Value(id), " is not registered")),
@@ -49,6 +54,7 @@ void Engine::Impl::Register(WatchToken token, RegisterRequest request, OnSession
   }
   Session& session = sessions_[token];
   session.root = process->identity;
+  Returned(session.root);
   session.caller = request.caller;
   session.on_event = std::move(on_event);
   if (const auto client = ClientAround(request.pid)) return Join(token, *client);
@@ -171,6 +177,22 @@ void Engine::Impl::TellPressure() {
   for (auto& [token, session] : sessions_) {
     if (session.client) session.on_event(PressureChanged{core_->host()});
   }
+}
+
+// A program of the daemon before, which lives on.
+void Engine::Impl::AwaitReturn(const core::ProcessIdentity& root) {
+  returning_[root] = Now().awake + kReturnWithin;
+  Feed(core::ProgramsReturning{returning_[root]});
+}
+
+void Engine::Impl::Returned(const core::ProcessIdentity& root) {
+  const auto found = returning_.find(root);
+  if (found == returning_.end()) return;
+  found->second = std::min(found->second, Now().awake + kTakeUpWithin);
+  const auto last =
+      std::max_element(returning_.begin(), returning_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  Feed(core::ProgramsReturning{last->second});
 }
 
 // ---- What the core decides about them ----

@@ -60,6 +60,8 @@ v1::BlockerKind ToProto(core::BlockerKind kind) {
       return v1::BLOCKER_KIND_DRAINING;
     case core::BlockerKind::kQueueHeld:
       return v1::BLOCKER_KIND_QUEUE_HELD;
+    case core::BlockerKind::kReturning:
+      return v1::BLOCKER_KIND_RETURNING;
     case core::BlockerKind::kOrder:
       return v1::BLOCKER_KIND_ORDER;
   }

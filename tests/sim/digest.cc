@@ -90,6 +90,7 @@ class Mixer {
   void One(const core::ReleaseQueueAsked&) {}
   void One(const core::UpdateAsked& v) { All(v.id, v.policy); }
   void One(const core::ForgetProfileAsked& v) { All(v.profile); }
+  void One(const core::ProgramsReturning& v) { All(v.until); }
   void One(const core::SampleTaken& v) { All(v.sample.host, v.sample.clients, v.sample.busy); }
   void One(const core::Started& v) { All(v.id, v.root, v.boot_id); }
   void One(const core::StartFailed& v) { All(v.id, v.text); }
@@ -170,6 +171,9 @@ struct EventText {
   std::string operator()(const core::UpdateAsked& v) const {
     return absl::StrCat("UpdateAsked ", core::Value(v.id), " prio ", v.policy.priority, " memory ",
                         Text(v.policy.memory), " budget ", FormatBytes(v.policy.swap_budget));
+  }
+  std::string operator()(const core::ProgramsReturning& v) const {
+    return absl::StrCat("ProgramsReturning until ", absl::FormatDuration(v.until));
   }
   std::string operator()(const core::ForgetProfileAsked& v) const {
     return absl::StrCat("ForgetProfileAsked ", v.profile);

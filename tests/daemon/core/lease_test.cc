@@ -89,6 +89,23 @@ TEST_F(LeaseTest, WhatIsLoadedAlreadyIsGrantedAtOnceAndReservesNothingTwice) {
   EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
 }
 
+TEST_F(LeaseTest, NothingIsAdmittedBeforeProgramsOfTheDaemonBeforeHaveTakenTheirLeasesUp) {
+  Sample();
+  const int first = Register({});
+  const int second = Register({});
+  Step(ProgramsReturning{now_.awake + absl::Seconds(3)});
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(first, GiB(10))), IsEmpty());
+  SubmitMemory(GiB(1));
+  EXPECT_THAT(BlockersOf(3), ::testing::Contains(BlockerKind::kReturning));
+  EXPECT_EQ(scheduler_->NextDeadline(), now_.awake + absl::Seconds(3));
+  // The one that holds it says so, and is heard.
+  EXPECT_THAT(All<LeaseGranted>(Step(Acquire{++token_, JobId{second}, "held", GiB(10), {}, true})),
+              SizeIs(1));
+  Sample(absl::Seconds(3));
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1)) << "there is no room beside it";
+  EXPECT_EQ(StateOf(3), JobState::kRunning);
+}
+
 TEST_F(LeaseTest, ALeaseThatWaitsSaysWhyInTheTelemetry) {
   Sample();
   const int first = Register({});
