@@ -9,9 +9,10 @@
 namespace stageload::rpc {
 namespace {
 
-// glibc keeps what it was once given: 1,000 connections leave 30 MB behind until trimmed.
+// glibc keeps what it was once given: 1,000 connections leave 30 MB behind until trimmed. Not at
+// once: what the engine has for those who were connected goes a moment later.
 constexpr std::size_t kWave = 16;
-constexpr std::chrono::milliseconds kQuiet{200};
+constexpr std::chrono::seconds kQuiet{2};
 
 void GiveMemoryBack() {
 #if defined(__GLIBC__)

@@ -126,7 +126,8 @@ MeasuredDaemon::MeasuredDaemon(const std::string& program) {
   if (::mkdtemp(folder) == nullptr) Die("make a folder in /tmp");
   home_ = folder;
   ::setenv("STAGELOAD_HOME", folder, 1);
-  process_.emplace(std::vector<std::string>{program});
+  // It leaves by itself when this benchmark is killed.
+  process_.emplace(std::vector<std::string>{program, "--idle-exit", "10m"});
   const auto channel = grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials());
   if (!channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(60))) {
     Die("the daemon does not answer");

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "stageload/v1/admission_service.grpc.pb.h"
+#include "stageload/v1/telemetry_service.grpc.pb.h"
 #include "tests/bench/measured_process.h"
 
 extern char** environ;
@@ -117,6 +119,29 @@ void Print(const char* what, const Spent& spent) {
               spent.switches);
 }
 
+// What the daemon keeps of frames: they hold a line for each session, and are kept for an hour.
+double KeptFramesMiB(const std::string& socket) {
+  const auto stub = v1::TelemetryService::NewStub(
+      grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
+  v1::GetSnapshotResponse newest;
+  {
+    grpc::ClientContext context;
+    if (!stub->GetSnapshot(&context, {}, &newest).ok()) Die("ask for the newest frame");
+  }
+  grpc::ClientContext context;
+  v1::WatchTelemetryRequest request;
+  request.set_since_sequence(0);
+  const auto reader = stub->WatchTelemetry(&context, request);
+  v1::WatchTelemetryResponse response;
+  std::size_t bytes = 0;
+  while (response.frame().sequence() < newest.frame().sequence() && reader->Read(&response)) {
+    bytes += response.ByteSizeLong();
+  }
+  context.TryCancel();
+  (void)reader->Finish();
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 void Measure(const std::string& program, double seconds, int sessions) {
   const MeasuredDaemon daemon(program);
   Sleep(2);
@@ -139,8 +164,11 @@ void Measure(const std::string& program, double seconds, int sessions) {
     Sleep(20);
     std::printf("%d sessions that do nothing:\n", sessions);
     const double with = RssMiB(daemon.pid());
-    std::printf("  RSS %.1f MiB: %+.1f MiB by them (goal: 44), %ld threads (goal: 16)\n", with,
-                with - before, Threads(daemon.pid()));
+    const long threads = Threads(daemon.pid());
+    const double frames = KeptFramesMiB(daemon.socket());
+    std::printf("  RSS %.1f MiB: %+.1f MiB by them (goal: 44) and %.1f MiB of kept frames\n", with,
+                with - before - frames, frames);
+    std::printf("  %ld threads (goal: 16)\n", threads);
     const Meter serving(daemon.pid());
     const Meter waiting(client.pid());
     Sleep(seconds);
@@ -148,8 +176,9 @@ void Measure(const std::string& program, double seconds, int sessions) {
     Print("the client with all of them", waiting.Since(seconds));
   }
   Sleep(5);
-  std::printf("when they have gone:\n  RSS %.1f MiB, %ld threads\n", RssMiB(daemon.pid()),
-              Threads(daemon.pid()));
+  const double after = RssMiB(daemon.pid());
+  std::printf("when they have gone:\n  RSS %.1f MiB, %.1f of it kept frames; %ld threads\n", after,
+              KeptFramesMiB(daemon.socket()), Threads(daemon.pid()));
 }
 
 }  // namespace

@@ -472,8 +472,10 @@ void AnHourOfFrames(int frames) {
   const Report after = subscribers.Ask();
   const std::size_t size = rpc::EncodeFrame(SomeFrame(80)).bytes.size();
   const auto kept = static_cast<double>(number - way.oldest() + 1);
-  const double bound = static_cast<double>(telemetry::kRingBytes) / (1 << 20) +
-                       kept * static_cast<double>(telemetry::kFrameOverhead) / (1 << 20);
+  // The ring, and for each that does not read the frame that is on its way to it.
+  const double bound = (static_cast<double>(telemetry::kRingBytes + kStalled * size) +
+                        kept * static_cast<double>(telemetry::kFrameOverhead)) /
+                       (1 << 20);
   std::printf("%d frames of %zu bytes, half a second apart, as fast as they are read: %.0f s\n",
               frames, size, seconds);
   std::printf("  kept                %.0f frames, %.1f MiB of wire bytes\n", kept,
