@@ -14,8 +14,8 @@ namespace {
 // The setting under which the store keeps why the queue is held.
 constexpr char kQueueHeld[] = "queue_held";
 
-// "submitted" and "refused" come by the thousand and say nothing that the rows do not.
-bool IsKept(const core::Note& note) { return note.kind != "submitted" && note.kind != "refused"; }
+// Of events that could not be written, the newest are kept for when they can.
+constexpr std::size_t kMaxUnwrittenEvents = 1000;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ absl::Status Engine::Impl::TellRecovery() {
   store::Batch batch = RowsFromFolders(*parts_.jobs, *parts_.store, *parts_.host);
   batch.settings[store::kRecovery] = "";
   Note({"store_damaged", std::nullopt, *recovery});
-  for (const store::EventRow& event : batch.events) Note({event.kind, event.job, event.text});
+  for (const store::EventRow& event : batch.events) Announce({event.kind, event.job, event.text});
   return parts_.store->Commit(batch);
 }
 
@@ -133,9 +133,7 @@ void Engine::Impl::Take(core::Effect effect) {
     return;
   }
   if (const auto* note = std::get_if<core::Note>(&effect)) {
-    Note(*note);
-    if (IsKept(*note)) batch_.events.push_back({Now().wall, note->job, note->kind, note->text});
-    return;
+    return Note(*note);
   }
   effects_.push_back(std::move(effect));
 }
@@ -187,6 +185,11 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
   batch_.learned = failed.learned;
   batch_.forgotten = failed.forgotten;
   batch_.settings = failed.settings;
+  batch_.events = failed.events;
+  if (batch_.events.size() > kMaxUnwrittenEvents) {
+    batch_.events.erase(batch_.events.begin(),
+                        batch_.events.end() - static_cast<std::ptrdiff_t>(kMaxUnwrittenEvents));
+  }
   if (store_error_ != status.message()) {
     store_error_ = std::string(status.message());
     Note({"store_failed", std::nullopt, store_error_});

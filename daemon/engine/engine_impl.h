@@ -259,7 +259,8 @@ class Engine::Impl {
   const core::JobRecord* InMemory(JobId id) const;
   absl::StatusOr<JobView> View(JobId id);
   JobView ViewOf(core::JobRecord record);
-  void Note(const core::Note& note);
+  void Note(const core::Note& note);  // announces it, and keeps it in the store
+  void Announce(const core::Note& note);
 
   Options options_;
   Parts parts_;

@@ -11,6 +11,9 @@ constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 // Of what waits, so many are in a frame, each with its blockers.
 constexpr std::size_t kWaitingShown = 20;
 
+// "submitted" and "refused" come by the thousand and say nothing that the rows do not.
+bool IsKept(const core::Note& note) { return note.kind != "submitted" && note.kind != "refused"; }
+
 }  // namespace
 
 void Engine::Impl::SampleIfDue(const Instant& now) {
@@ -178,6 +181,11 @@ void Engine::Impl::FillWaiting(telemetry::Frame& frame) {
 }
 
 void Engine::Impl::Note(const core::Note& note) {
+  Announce(note);
+  if (IsKept(note)) batch_.events.push_back({Now().wall, note.job, note.kind, note.text});
+}
+
+void Engine::Impl::Announce(const core::Note& note) {
   telemetry::Event event{note.kind, note.job, note.text, Now().wall};
   if (options_.on_event) options_.on_event(event);
   if (note.job) TellRecordingsOf(*note.job, event);

@@ -128,7 +128,7 @@ Notification NotificationOf(const core::JobRecord& record) {
   return notification;
 }
 
-EndHooks::EndHooks(Options options) : options_(std::move(options)), thread_([this] { Run(); }) {}
+EndHooks::EndHooks(Options options) : options_(std::move(options)) {}
 
 EndHooks::~EndHooks() {
   {
@@ -136,7 +136,7 @@ EndHooks::~EndHooks() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void EndHooks::Post(const core::JobRecord& record) {
@@ -156,6 +156,7 @@ void EndHooks::Add(Hook hook) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (waiting_.size() < kWaiting) {
       waiting_.push_back(std::move(hook));
+      if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
       changed_.notify_all();
       return;
     }

@@ -61,7 +61,7 @@ class EndHooks {
   std::condition_variable changed_;
   std::deque<Hook> waiting_;
   bool stopping_ = false;
-  std::thread thread_;
+  std::thread thread_;  // from the first hook on
 };
 
 // The facts of a job's end as variables: STAGELOAD_JOB_ID, _NAME, _KIND, _STATE, _REASON,
