@@ -19,6 +19,7 @@ if(NOT CURSES_FOUND)
   set(CURSES_NEED_WIDE FALSE)
   find_package(Curses REQUIRED)
 endif()
+list(FILTER CURSES_LIBRARIES EXCLUDE REGEX "form")  # added by CMake; nothing here has forms
 add_library(stageload_curses INTERFACE)
 add_library(stageload::curses ALIAS stageload_curses)
 target_include_directories(stageload_curses SYSTEM INTERFACE ${CURSES_INCLUDE_DIRS})

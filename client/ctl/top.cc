@@ -1,7 +1,7 @@
 // stageloadctl top: the machine, who holds its memory, what waits and what happens, on a full
 // screen that is kept up to date and has keys.
-#include <poll.h>
 #include <signal.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include <memory>
@@ -26,20 +26,24 @@ namespace stageload::ctl {
 namespace {
 
 constexpr absl::Duration kDefaultInterval = absl::Seconds(1);
+constexpr int kEmptyReads = 10;
 // The clock on the screen, and messages that go away.
 constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kFirstFrame = absl::Milliseconds(300);
 
 // The one loop: what came, what was typed, what is shown.
 class Top {
  public:
   Top(TopTerminal& terminal, TopFeed& feed, TopMailbox& mailbox)
-      : terminal_(terminal), feed_(feed), mailbox_(mailbox) {}
+      : terminal_(terminal), feed_(feed), mailbox_(mailbox), began_(absl::Now()) {}
 
   // Until q, a signal that ends it, or the end of the terminal; returns the exit code.
   int Run() {
     while (!code_) {
-      Draw();
-      if (Await()) ReadKeys();
+      // The first frame is a moment away: no screen without one flashes by.
+      const bool early = model_.frame() == nullptr && absl::Now() < began_ + kFirstFrame;
+      if (!early) Draw();
+      if (Await(early ? kFirstFrame : kTick)) ReadKeys();
       for (TopEvent& event : mailbox_.TakeAll()) {
         std::visit([this](auto& what) { Take(what); }, event);
       }
@@ -61,18 +65,23 @@ class Top {
     terminal_.Draw(picture);
   }
 
-  // True when something was typed.
-  bool Await() {
-    pollfd ready[2] = {{STDIN_FILENO, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
-    (void)poll(ready, 2, static_cast<int>(absl::ToInt64Milliseconds(kTick)));
-    return ready[0].revents != 0;
+  // True when the terminal can be read. select, since poll does not know terminals on every macOS.
+  bool Await(absl::Duration longest) {
+    fd_set ready;
+    FD_ZERO(&ready);
+    FD_SET(STDIN_FILENO, &ready);
+    FD_SET(mailbox_.fd(), &ready);
+    timeval timeout = absl::ToTimeval(longest);
+    const int count = select(mailbox_.fd() + 1, &ready, nullptr, nullptr, &timeout);
+    const bool readable = count > 0 && FD_ISSET(STDIN_FILENO, &ready);
+    if (!readable) empty_reads_ = 0;
+    return readable;
   }
 
   void ReadKeys() {
-    if (terminal_.Gone()) {
-      code_ = kExitOther;
-      return;
-    }
+    // A terminal that has gone can always be read, and has nothing. Once can also be a key that
+    // Ctrl-C took away.
+    if (!terminal_.HasInput() && ++empty_reads_ >= kEmptyReads) code_ = kExitOther;
     while (const std::optional<int> key = terminal_.ReadKey()) {
       if (*key == kRedraw) terminal_.Continued();
       if (const std::optional<Action> action = model_.Press(*key)) feed_.Act(*action);
@@ -111,8 +120,10 @@ class Top {
   TopTerminal& terminal_;
   TopFeed& feed_;
   TopMailbox& mailbox_;
+  const absl::Time began_;
   TopModel model_;
   std::optional<int> code_;
+  int empty_reads_ = 0;
 };
 
 int Show(Connection connection, absl::Duration interval) {

@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <functional>
-#include <limits>
 #include <set>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/error_reason.h"
 #include "client/ctl/call.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/job_control.h"
@@ -160,9 +158,12 @@ class TopFeed::State : public std::enable_shared_from_this<State> {
       std::thread([self = shared_from_this(), connection] { self->ReadPast(connection); }).detach();
       const absl::Status status = ReadFrames(connection);
       if (Stopped()) return;
-      mailbox_->Push(DaemonWent{WentAway(status) || status.ok() ? "daemon went away"
-                                                                : std::string(status.message())});
-      if (!FindNext(WentAway(status))) return;
+      // What has no reason is gRPC's own way to say that nobody is there any more.
+      const std::string reason = ReasonOf(status);
+      mailbox_->Push(DaemonWent{reason.empty() || reason == kShuttingDown
+                                    ? "daemon went away"
+                                    : std::string(status.message())});
+      if (!FindNext(reason.empty())) return;
     } while (true);
   }
 

@@ -183,9 +183,9 @@ std::optional<int> TopTerminal::ReadKey() {
   }
 }
 
-bool TopTerminal::Gone() const {
+bool TopTerminal::HasInput() const {
   int waiting = 0;
-  return ioctl(STDIN_FILENO, FIONREAD, &waiting) != 0 || waiting == 0;
+  return ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
 void TopTerminal::Resized() {

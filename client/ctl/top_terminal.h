@@ -33,8 +33,8 @@ class TopTerminal {
   void Draw(const Picture& picture);
   // The next key that was typed, as in top_model.h; nothing when none was.
   std::optional<int> ReadKey();
-  // Whether nobody is behind it any more. To be asked when it could be read and had no key.
-  bool Gone() const;
+  // Whether something was typed that was not read yet.
+  bool HasInput() const;
 
   void Resized();
   // As Ctrl-Z does it: gives the terminal back, stops this process, and returns when it goes on.
