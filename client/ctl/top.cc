@@ -29,13 +29,16 @@ constexpr absl::Duration kDefaultInterval = absl::Seconds(1);
 constexpr int kEmptyReads = 10;
 // The clock on the screen, and messages that go away.
 constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr absl::Duration kFirstFrame = absl::Milliseconds(300);
+constexpr absl::Duration kFirstFrame = absl::Seconds(1);
 
 // The one loop: what came, what was typed, what is shown.
 class Top {
  public:
-  Top(TopTerminal& terminal, TopFeed& feed, TopMailbox& mailbox)
-      : terminal_(terminal), feed_(feed), mailbox_(mailbox), began_(absl::Now()) {}
+  Top(TopTerminal& terminal, TopFeed& feed, TopMailbox& mailbox,
+      const v1::GetVersionResponse& daemon)
+      : terminal_(terminal), feed_(feed), mailbox_(mailbox), began_(absl::Now()) {
+    model_.Connected(daemon);
+  }
 
   // Until q, a signal that ends it, or the end of the terminal; returns the exit code.
   int Run() {
@@ -81,7 +84,7 @@ class Top {
   void ReadKeys() {
     // A terminal that has gone can always be read, and has nothing. Once can also be a key that
     // Ctrl-C took away.
-    if (!terminal_.HasInput() && ++empty_reads_ >= kEmptyReads) code_ = kExitOther;
+    if (!terminal_.HasInput() && ++empty_reads_ >= kEmptyReads) code_ = ExitOfSignal(SIGHUP);
     while (const std::optional<int> key = terminal_.ReadKey()) {
       if (*key == kRedraw) terminal_.Continued();
       if (const std::optional<Action> action = model_.Press(*key)) feed_.Act(*action);
@@ -126,7 +129,7 @@ class Top {
   int empty_reads_ = 0;
 };
 
-int Show(Connection connection, absl::Duration interval) {
+int Show(const Connection& connection, absl::Duration interval) {
   const auto mailbox = std::make_shared<TopMailbox>();
   if (!mailbox->ok()) return Fail(absl::ErrnoToStatus(errno, "make a pipe"));
   // Before curses, which would take signals that nobody has asked for.
@@ -134,8 +137,8 @@ int Show(Connection connection, absl::Duration interval) {
                              [mailbox](int number) { mailbox->Push(SignalCame{number}); });
   absl::StatusOr<std::unique_ptr<TopTerminal>> terminal = TopTerminal::Open();
   if (!terminal.ok()) return Fail(terminal.status());
-  TopFeed feed(std::move(connection), interval, mailbox);
-  return Top(**terminal, feed, *mailbox).Run();
+  TopFeed feed(connection, interval, mailbox);
+  return Top(**terminal, feed, *mailbox, connection.version).Run();
 }
 
 int RunTop(const Invocation& invocation, const CLI::App& command,
@@ -146,9 +149,9 @@ int RunTop(const Invocation& invocation, const CLI::App& command,
     if (!given.ok()) return UsageError(invocation, command, std::string(given.status().message()));
     interval = *given;
   }
-  absl::StatusOr<Connection> connection = Connect(invocation.connect);
+  const absl::StatusOr<Connection> connection = Connect(invocation.connect);
   if (!connection.ok()) return Fail(connection.status());
-  return Show(*std::move(connection), interval);
+  return Show(*connection, interval);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 namespace stageload::ctl {
@@ -35,13 +36,14 @@ Tmux::Tmux(int columns, int rows, const std::vector<std::string>& environment,
            const std::vector<std::string>& argv) {
   char name[] = "/tmp/sl-tmux.XXXXXX";
   folder_ = mkdtemp(name);
-  std::string command = "exec env";
+  std::string command = "env";
   for (const std::string& variable : environment) command += " " + Quoted(variable);
   for (const std::string& word : argv) command += " " + Quoted(word);
-  // What it leaves on the screen stays to be looked at.
+  // What it leaves on the screen stays to be looked at. tmux 3.3 does not always tell the exit
+  // code.
   Ask("new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(rows) + " " +
-      Quoted("sleep 0.1; " + command) + " \\; set-option -g remain-on-exit on" +
-      " \\; set-option -g status off");
+      Quoted("sleep 0.1; " + command + "; echo -n $? >" + folder_ + "/code") +
+      " \\; set-option -g remain-on-exit on" + " \\; set-option -g status off");
   Resize(columns, rows);
 }
 
@@ -72,6 +74,15 @@ bool Tmux::Shows(const std::string& text) const {
 
 bool Tmux::ShowsNot(const std::string& text) const {
   return Within20s([&] { return Screen().find(text) == std::string::npos; });
+}
+
+std::string Tmux::Code() const {
+  std::string code;
+  (void)Within20s([&] {
+    std::ifstream(folder_ + "/code") >> code;
+    return !code.empty();
+  });
+  return code;
 }
 
 void Tmux::Type(const std::string& key) const { Ask("send-keys " + Quoted(key)); }

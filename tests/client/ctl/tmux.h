@@ -28,6 +28,8 @@ class Tmux {
   // As tmux names them: "j", "Enter", "Down".
   void Type(const std::string& key) const;
   void Resize(int columns, int rows) const;
+  // Its exit code; empty when it has not ended after 20 s.
+  std::string Code() const;
 
  private:
   std::string Ask(const std::string& command) const;
