@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws what `tmux capture-pane -e -p` prints as an SVG: the pictures in docs/images.
+"""Draws what `tmux capture-pane -e -p -N` prints as an SVG: the pictures in docs/images.
 
-    tmux capture-pane -e -p | scripts/screenshot.py --title 'stageloadctl top' -o docs/images/top.svg
+    tmux capture-pane -e -p -N | scripts/screenshot.py --title 'stageloadctl top' -o docs/images/top.svg
 
 Knows the 16 colours, their 256-colour and true-colour forms, bold, dim, underline and reverse. Block
 characters are drawn as rectangles, so that a graph has no seams whatever font the reader has.
@@ -12,7 +12,7 @@ import re
 import sys
 import unicodedata
 
-CELL_WIDTH, CELL_HEIGHT, BASELINE = 8.4, 18, 13.5
+CELL_WIDTH, CELL_HEIGHT, BASELINE = 8, 18, 13.5
 MARGIN, TITLE_HEIGHT = 12, 28
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 BACKGROUND, FOREGROUND = "#16181d", "#d4d7dd"
@@ -124,7 +124,7 @@ def block(character):
 
 
 def rectangle(x, y, width, height, colour, more=""):
-    return (f'<rect x="{x:.1f}" y="{y:.2f}" width="{width:.1f}" height="{height:.2f}" '
+    return (f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
             f'fill="{colour}"{more}/>')
 
 
@@ -179,11 +179,11 @@ def draw(text, title):
     height = TITLE_HEIGHT + MARGIN * 1.5 + len(lines) * CELL_HEIGHT
     frame = [f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>']
     for index, colour in enumerate(("#e05f65", "#dba842", "#78b96f")):
-        frame.append(f'<circle cx="{18 + 18 * index}" cy="16" r="5.5" fill="{colour}"/>')
+        frame.append(f'<circle shape-rendering="auto" cx="{18 + 18 * index}" cy="16" r="5.5" fill="{colour}"/>')
     frame.append(f'<text x="{width / 2:.0f}" y="20.5" text-anchor="middle" fill="#9aa1ad">'
                  f'{html.escape(title)}</text>')
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="{FONT}" font-size="14" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" shape-rendering="crispEdges" font-family="{FONT}" font-size="13.3" '
             f'role="img" aria-label="{html.escape(title)}">\n'
             + "\n".join(frame + shapes) + "\n</svg>\n")
 

@@ -41,6 +41,12 @@ void AppendCell(std::string& line, const Cell& cell, const Column& column, std::
   line += last ? "\n" : "  ";
 }
 
+// Empty cells at its end leave no blanks.
+void EndLine(std::string& text) {
+  text.resize(text.find_last_not_of(" \n") + 1);  // npos is none: 0
+  text += '\n';
+}
+
 }  // namespace
 
 bool WriteAll(int fd, std::string_view bytes) {
@@ -99,6 +105,7 @@ std::string Table::Text(std::size_t width, bool colour) const {
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       AppendCell(text, row[c], columns_[c], widths[c], c + 1 == columns_.size(), colour);
     }
+    EndLine(text);
   }
   return text;
 }

@@ -20,6 +20,7 @@ constexpr std::size_t kNameMin = 8;
 constexpr std::size_t kNameMax = 28;
 constexpr std::size_t kStageMax = 18;
 constexpr std::size_t kNotesMin = 24;
+constexpr std::size_t kNotesMax = 72;
 constexpr std::size_t kPercentColumns = 6;  // " 100 %"
 
 struct Rule {
@@ -203,10 +204,13 @@ std::vector<PlacedColumn> ColumnsFor(std::size_t width,
   });
   std::array<bool, kRules.size()> fits{};
   std::size_t used = 0;
+  // All of it, or it stands below the row: half of a gauge says nothing.
+  const std::size_t least_notes = std::clamp(notes, kNotesMin, kNotesMax);
   for (const ColumnOf what : kPriority) {
     if (what == ColumnOf::kStage && stage == 0) continue;
     if (what == ColumnOf::kNotes && notes == 0) continue;
-    const std::size_t more = MinimumOf(what, width) + (used > 0 ? 1 : 0);
+    const std::size_t least = what == ColumnOf::kNotes ? least_notes : MinimumOf(what, width);
+    const std::size_t more = least + (used > 0 ? 1 : 0);
     if (used + more > width && used > 0) break;
     used += more;
     fits[static_cast<std::size_t>(what)] = true;
@@ -214,7 +218,8 @@ std::vector<PlacedColumn> ColumnsFor(std::size_t width,
   std::vector<PlacedColumn> columns;
   for (const Rule& rule : kRules) {
     if (!fits[static_cast<std::size_t>(rule.what)]) continue;
-    columns.push_back({rule.what, MinimumOf(rule.what, width)});
+    columns.push_back(
+        {rule.what, rule.what == ColumnOf::kNotes ? least_notes : MinimumOf(rule.what, width)});
   }
   std::size_t room = width - std::min(used, width);
   Grow(columns, ColumnOf::kName, std::clamp(name, kNameMin, kNameMax), room);
@@ -231,26 +236,25 @@ bool Has(const std::vector<PlacedColumn>& columns, ColumnOf what) {
 
 void PutTitles(PictureLine& line, const std::vector<PlacedColumn>& columns, SortBy sort_by,
                bool reversed, bool utf8) {
-  const Style plain{.reverse = true};
-  const Style sorted{.bold = true, .reverse = true};
   for (const PlacedColumn& column : columns) {
     const Rule& rule = RuleOf(column.what);
     const bool sorts = rule.sort == sort_by;
     std::string title = rule.title;
     if (sorts) title += reversed ? (utf8 ? "▴" : "^") : (utf8 ? "▾" : "v");
     if (Columns(title) > column.width) title = std::string(rule.title).substr(0, column.width);
-    if (line.used() > 0) line.Put(" ", plain);
-    line.Cell(title, column.width, rule.right, sorts ? sorted : plain);
+    if (line.used() > 0) line.Put(" ", kTitle);
+    line.Cell(title, column.width, rule.right, sorts ? kTitleBold : kTitle);
   }
-  line.To(line.used() + line.room(), plain);
+  line.To(line.used() + line.room(), kTitle);
 }
 
 void PutClient(PictureLine& line, const std::vector<PlacedColumn>& columns,
                const v1::ClientSample& client, absl::Time now, bool chosen, bool utf8) {
   for (const PlacedColumn& column : columns) {
     Style style = StyleOf(column.what, client);
-    // The bar would be turned inside out.
-    style.reverse = chosen && column.what != ColumnOf::kCharge;
+    // Reverse in many colours is a flag; the one that warns stays.
+    if (chosen && style.ink != Ink::kYellow && style.ink != Ink::kRed) style.ink = Ink::kPlain;
+    style.reverse = chosen;
     style.bold = chosen;
     if (line.used() > 0) line.Put(" ", {.reverse = chosen});
     if (column.what == ColumnOf::kCharge) {

@@ -17,6 +17,10 @@
 
 namespace stageload::ctl {
 
+// Of another colour than the chosen row, where there are colours.
+inline constexpr Style kTitle{.ink = Ink::kCyan, .reverse = true};
+inline constexpr Style kTitleBold{.ink = Ink::kCyan, .bold = true, .reverse = true};
+
 enum class ColumnOf {
   kId,
   kState,

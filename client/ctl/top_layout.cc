@@ -70,6 +70,8 @@ class Layout {
   void Title(const std::string& text, const std::string& more = "");
   std::size_t WantedClients() const;
   std::size_t WantedWaiting() const;
+  int WaitingCount() const;
+  void FitWaiting();
 
   bool Chosen(std::size_t row) const { return model_.chosen() == row; }
   const v1::Frame& frame() const { return *model_.frame(); }
@@ -79,6 +81,8 @@ class Layout {
   TopPicture picture_;
   std::vector<PlacedColumn> columns_;
   bool all_details_ = false;
+  std::size_t name_columns_ = 8;  // of what waits
+  std::size_t wants_columns_ = 16;
 };
 
 Ink InkOfLevel(double level) {
@@ -285,20 +289,27 @@ void Layout::Host() {
   if (screen_.height >= 24) Axis(gutter, columns, each);
 }
 
-// "-5m00s ............ now".
+// "-4m      -3m      -2m      -1m      now", each where its time is.
 void Layout::Axis(std::size_t gutter, std::size_t columns, std::int64_t seconds_each) {
-  const absl::Duration all = absl::Seconds(seconds_each * static_cast<std::int64_t>(columns));
+  const std::int64_t span = absl::ToInt64Seconds(model_.graph_span());
+  const std::int64_t step = span <= 60 ? 15 : span <= 300 ? 60 : span <= 900 ? 300 : 900;
+  const auto all = static_cast<std::int64_t>(columns) * seconds_each;
   PictureLine line = NewLine();
-  line.To(gutter).Put(absl::StrCat("-", FormatSpan(all)), kDim);
-  const std::size_t middle = gutter + columns / 2;
-  if (columns >= 40) line.To(middle).Put(absl::StrCat("-", FormatSpan(all / 2)), kDim);
+  for (std::int64_t ago = all / step * step; ago > 0; ago -= step) {
+    const std::string label =
+        step < 60 ? absl::StrCat("-", ago, "s") : absl::StrCat("-", ago / 60, "m");
+    const auto column = gutter + columns - static_cast<std::size_t>(ago / seconds_each);
+    if (line.used() > 0 && column < line.used() + 2) continue;
+    if (column + label.size() + 4 > screen_.width) continue;  // the place of "now"
+    line.To(column).Put(label, kDim);
+  }
   Add(std::move(line.Right("now", kDim)));
 }
 
 void Layout::Summary() {
   if (screen_.height < 18) return;
   PictureLine line = NewLine();
-  line.Put(absl::StrCat(frame().active(), " active, ", frame().pending(), " waiting, ",
+  line.Put(absl::StrCat(frame().active(), " active, ", WaitingCount(), " waiting, ",
                         Size(frame().reserved_bytes()), " promised beyond what they take now"));
   Add(std::move(line));
 }
@@ -325,10 +336,31 @@ std::size_t Layout::WantedWaiting() const {
   return rows;
 }
 
+// Starts, of which the first are told, and leases, which stand before them.
+int Layout::WaitingCount() const {
+  const auto leases =
+      std::count_if(frame().waiting().begin(), frame().waiting().end(),
+                    [](const v1::WaitingRequest& request) { return request.lease_id() != 0; });
+  return frame().pending() + static_cast<int>(leases);
+}
+
+// As wide as the widest, but what blocks them keeps at least half of the screen.
+void Layout::FitWaiting() {
+  std::size_t name = 4;
+  std::size_t wants = 5;
+  for (const v1::WaitingRequest& request : frame().waiting()) {
+    name = std::max(name, Columns(Printable(std::string(request.name()))));
+    wants = std::max(wants, Columns(Printable(WantsText(request))));
+  }
+  name_columns_ = std::min(name, screen_.width / 5);
+  wants_columns_ = std::min(wants, screen_.width / 5);
+}
+
 // Half for the clients, a quarter for what waits, the rest for events; what one does not need goes
 // to the next.
 void Layout::Body() {
   columns_ = ColumnsFor(screen_.width, model_.clients());
+  FitWaiting();
   const std::size_t room = RowsLeft();
   all_details_ = model_.clients().size() < room / 2;
   if (all_details_ && WantedClients() > room / 2) all_details_ = false;
@@ -414,9 +446,9 @@ void Layout::Clients(std::size_t rows) {
 
 void Layout::Title(const std::string& text, const std::string& more) {
   PictureLine line = NewLine();
-  line.Put(text, {.bold = true, .reverse = true});
-  if (!more.empty()) line.Put(absl::StrCat("  ", more), {.reverse = true});
-  Add(std::move(line.To(screen_.width, {.reverse = true})));
+  line.Put(text, kTitleBold);
+  if (!more.empty()) line.Put(absl::StrCat("  ", more), kTitle);
+  Add(std::move(line.To(screen_.width, kTitle)));
 }
 
 std::vector<PictureLine> Layout::WaitingLines(const v1::WaitingRequest& request,
@@ -427,14 +459,14 @@ std::vector<PictureLine> Layout::WaitingLines(const v1::WaitingRequest& request,
   const Style style{.bold = chosen, .reverse = chosen};
   const auto part = [&](std::string_view text, std::size_t columns, bool right, Ink ink) {
     Style inked = style;
-    inked.ink = ink;
+    if (!chosen) inked.ink = ink;
     line.Cell(text, columns, right, inked).Put(" ", style);
   };
   const bool wide = screen_.width >= 80;
   part(absl::StrCat(request.job_id()), 5, true, Ink::kCyan);
-  part(Printable(std::string(request.name())), wide ? 16 : 8, false, Ink::kPlain);
+  part(Printable(std::string(request.name())), name_columns_, false, Ink::kPlain);
   if (screen_.width >= 60) {
-    part(Printable(WantsText(request)), wide ? 22 : 16, false, Ink::kPlain);
+    part(Printable(WantsText(request)), wants_columns_, false, Ink::kPlain);
   }
   if (wide) {
     const absl::Duration since = screen_.now - absl::FromUnixNanos(request.since_ns());
@@ -446,7 +478,7 @@ std::vector<PictureLine> Layout::WaitingLines(const v1::WaitingRequest& request,
     absl::StrAppend(&first, " (+", blockers.size() - 1, " more)");
   }
   const std::size_t at = line.used();
-  line.Put(first, {.ink = Ink::kYellow, .bold = chosen, .reverse = chosen});
+  line.Put(first, {.ink = chosen ? Ink::kPlain : Ink::kYellow, .bold = chosen, .reverse = chosen});
   if (!chosen) return lines;
   line.To(screen_.width, style);
   for (std::size_t i = 1; i < blockers.size(); ++i) {
@@ -458,7 +490,7 @@ std::vector<PictureLine> Layout::WaitingLines(const v1::WaitingRequest& request,
 void Layout::Waiting(std::size_t rows) {
   if (rows == 0) return;
   const int told = frame().waiting_size();
-  Title("WAITING", absl::StrCat(std::max(frame().pending(), told)));
+  Title("WAITING", absl::StrCat(WaitingCount()));
   const std::size_t room = std::min(rows - 1, RowsLeft());
   if (told == 0) {  // a daemon that tells the first one's blockers only
     for (int i = 0; i < frame().blockers_size() && static_cast<std::size_t>(i) < room; ++i) {

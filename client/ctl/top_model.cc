@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -64,9 +63,12 @@ bool Before(SortBy by, const v1::ClientSample& a, const v1::ClientSample& b) {
   return false;
 }
 
-auto Order(const v1::Event& event) {
-  return std::tuple(event.time_ns(), event.job_id(), std::string(event.kind()),
-                    std::string(event.text()));
+// Whether they are one event: a frame and the store tell its time a little differently.
+bool Same(const v1::Event& a, const v1::Event& b) {
+  constexpr std::int64_t kApart = 1'000'000'000;
+  return a.job_id() == b.job_id() && a.time_ns() - b.time_ns() < kApart &&
+         b.time_ns() - a.time_ns() < kApart && std::string(a.kind()) == std::string(b.kind()) &&
+         std::string(a.text()) == std::string(b.text());
 }
 
 }  // namespace
@@ -95,12 +97,13 @@ void TopModel::Live(v1::Frame frame) {
 
 void TopModel::AddEvents(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
-    // What the past and the present both tell is one event.
-    const auto at = std::find_if(events_.begin(), events_.end(), [&](const v1::Event& other) {
-      return Order(other) <= Order(event);
-    });
-    if (at != events_.end() && Order(*at) == Order(event)) continue;
-    events_.insert(at, event);
+    const bool known = std::any_of(events_.begin(), events_.end(),
+                                   [&](const v1::Event& other) { return Same(other, event); });
+    if (known) continue;
+    events_.insert(
+        std::find_if(events_.begin(), events_.end(),
+                     [&](const v1::Event& other) { return other.time_ns() <= event.time_ns(); }),
+        event);
   }
   if (events_.size() > kKeptEvents) events_.resize(kKeptEvents);
 }

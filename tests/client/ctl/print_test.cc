@@ -74,6 +74,16 @@ TEST(Text, IsAsWideAsATerminalShowsIt) {
 
 TEST(Text, HasAFormInAscii) { EXPECT_EQ(Ascii("größe 模型 e\u0301…"), "gr??e ?? e~"); }
 
+TEST(Table, LeavesNoBlanksAtTheEndOfALine) {
+  Table table({{.title = "NAME"}, {.title = "MIDDLE"}, {.title = "LAST"}});
+  table.Add({std::string("a"), std::string(), std::string()});
+  table.Add({std::string("b"), std::string(), std::string("x")});
+  EXPECT_EQ(table.Text(0, false),
+            "NAME  MIDDLE  LAST\n"
+            "a\n"
+            "b             x\n");
+}
+
 TEST(Table, AlignsWideCharacters) {
   Table table({{.title = "NAME"}, {.title = "LAST"}});
   table.Add({std::string("模型"), std::string("x")});

@@ -55,6 +55,7 @@ class TopLayout : public testing::Test {
     AddWaiting(frame, 9, "eval", "35 % available, needs 40 %", v1::BLOCKER_KIND_LEVEL)
         .add_blockers()
         ->set_kind(v1::BLOCKER_KIND_HELD);
+    frame.set_pending(1);  // beside the lease
     frame.set_queue_held("maintenance");
     *frame.add_events() = EventAt(29, "warned", 7, "charge 7 GiB is over 80 % of 8 GiB");
     return frame;
@@ -166,6 +167,19 @@ TEST_F(TopLayout, HasTheGraphsOfThePast) {
   // 60 columns of 5 s at half the height of a row.
   EXPECT_THAT(Text(80, 20), HasSubstr("level 50 %          ▄▄▄▄▄▄▄▄▄▄"));
   EXPECT_THAT(Text(80, 20, false), HasSubstr("level 50 %          ::::::::::"));
+}
+
+TEST_F(TopLayout, TellsTheTimeUnderTheGraphs) {
+  model_.Live(FrameAt(1, 50));
+  // 100 columns of 3 s: a minute is 20 of them.
+  const std::string gutter(20, ' ');
+  const std::string minute = "-4m" + std::string(17, ' ');
+  EXPECT_THAT(Text(120, 24), HasSubstr(gutter + "-5m" + std::string(17, ' ') + minute + "-3m"));
+  EXPECT_THAT(Text(120, 24), HasSubstr("-1m" + std::string(14, ' ') + "now\n"));
+  model_.Press('+');
+  EXPECT_THAT(Text(80, 24), HasSubstr("-45s           -30s           -15s        now\n"));
+  for (int i = 0; i < 3; ++i) model_.Press('-');
+  EXPECT_THAT(Text(80, 24), HasSubstr("-45m"));
 }
 
 TEST_F(TopLayout, SaysHowFastSwapGrows) {

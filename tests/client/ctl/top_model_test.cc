@@ -174,7 +174,9 @@ TEST(TopModel, AnEventThatPastAndPresentTellIsShownOnceNewestFirst) {
   *frame.add_events() = EventAt(3, "ended", 1, "b");
   *frame.add_events() = EventAt(3, "ended", 2, "b");
   model.Live(frame);
-  model.AddEvents({EventAt(1, "admitted", 1, "a"), EventAt(3, "ended", 1, "b")});
+  v1::Event stored = EventAt(3, "ended", 1, "b");
+  stored.set_time_ns(stored.time_ns() - kSecondNs / 10);  // the store's time of it
+  model.AddEvents({EventAt(1, "admitted", 1, "a"), stored});
   model.Live(frame);
   std::vector<std::int64_t> ids;
   for (const v1::Event& event : model.events()) ids.push_back(event.job_id());
