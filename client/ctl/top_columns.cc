@@ -157,7 +157,9 @@ void PutCharge(PictureLine& line, const v1::ClientSample& client, std::size_t wi
     return;
   }
   const std::size_t bar = width - kPercentColumns;
-  line.Put(Bar(ShareOf(client), bar, utf8), style).Cell(percent, kPercentColumns, true, style);
+  // Reverse would show the part that is left.
+  line.Put(Bar(ShareOf(client), bar, utf8), {.ink = InkOfCharge(client)})
+      .Cell(percent, kPercentColumns, true, style);
 }
 
 Style StyleOf(ColumnOf what, const v1::ClientSample& client) {
@@ -252,8 +254,7 @@ void PutClient(PictureLine& line, const std::vector<PlacedColumn>& columns,
                const v1::ClientSample& client, absl::Time now, bool chosen, bool utf8) {
   for (const PlacedColumn& column : columns) {
     Style style = StyleOf(column.what, client);
-    // Reverse in many colours is a flag; the one that warns stays.
-    if (chosen && style.ink != Ink::kYellow && style.ink != Ink::kRed) style.ink = Ink::kPlain;
+    if (chosen) style.ink = Ink::kPlain;  // reverse in many colours is a flag
     style.reverse = chosen;
     style.bold = chosen;
     if (line.used() > 0) line.Put(" ", {.reverse = chosen});

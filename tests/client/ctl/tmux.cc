@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 namespace stageload::ctl {
@@ -42,7 +43,7 @@ Tmux::Tmux(int columns, int rows, const std::vector<std::string>& environment,
   // What it leaves on the screen stays to be looked at. tmux 3.3 does not always tell the exit
   // code.
   Ask("new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(rows) + " " +
-      Quoted("sleep 0.1; " + command + "; echo -n $? >" + folder_ + "/code") +
+      Quoted("sleep 0.1; " + command + "; printf $? >" + folder_ + "/code") +
       " \\; set-option -g remain-on-exit on" + " \\; set-option -g status off");
   Resize(columns, rows);
 }

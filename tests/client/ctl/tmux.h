@@ -4,7 +4,6 @@
 #ifndef STAGELOAD_TESTS_CLIENT_CTL_TMUX_H_
 #define STAGELOAD_TESTS_CLIENT_CTL_TMUX_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
