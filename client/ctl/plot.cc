@@ -79,7 +79,10 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
   std::vector<Trace> traces;
   for (const std::string& path : options.traces) {
     absl::StatusOr<Trace> trace = ReadTrace(path);
-    if (!trace.ok()) return Fail(trace.status());  // half a comparison would mislead
+    if (!trace.ok()) {  // half a comparison would mislead
+      Note(std::string(trace.status().message()));
+      return kExitOther;
+    }
     traces.push_back(*std::move(trace));
   }
   std::signal(SIGPIPE, SIG_IGN);

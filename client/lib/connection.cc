@@ -48,6 +48,17 @@ absl::StatusOr<UniqueFd> NewSocket() {
   return fd;
 }
 
+// gRPC does not live through a fork without an exec: its threads are the parent's alone, and what
+// the child does with its descriptors breaks the parent.
+absl::Status CheckNotForked() {
+  static const pid_t first = getpid();
+  if (getpid() == first) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError("this process was forked from one that talks to the daemon; "
+                                    "execute a program in it, or fork before the first connection"),
+      "FORKED");
+}
+
 std::shared_ptr<grpc::Channel> ChannelOver(UniqueFd fd) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);  // a page of a thousand jobs may pass 4 MiB
@@ -121,6 +132,7 @@ absl::StatusOr<UniqueFd> Dial(const std::string& path) {
 }
 
 absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
+  if (absl::Status status = CheckNotForked(); !status.ok()) return status;
   const absl::StatusOr<Paths> paths = PathsFor(options);
   if (!paths.ok()) return paths.status();
   for (int tries = 1;; ++tries) {

@@ -1,5 +1,7 @@
 #include "client/lib/exception.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -30,6 +32,21 @@ void ThrowForked(const char* what) {
               absl::StrCat(what,
                            " belongs to the process that made it, and this is a child of "
                            "that: make one of its own"));
+}
+
+void CheckText(const char* field, const std::string& text) {
+  using Json = nlohmann::json;
+  const Json json(text);
+  // The JSON library's printer finds bytes that are no UTF-8.
+  const bool utf8 = json.dump(-1, ' ', false, Json::error_handler_t::ignore) ==
+                    json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const bool control = std::any_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (utf8 && !control) return;
+  Throw(WithReason(absl::InvalidArgumentError(absl::StrCat(
+                       field, utf8 ? ": holds a control character" : ": is not UTF-8")),
+                   kInvalidField, field));
 }
 
 }  // namespace stageload::client

@@ -4,6 +4,7 @@
 #ifndef STAGELOAD_CLIENT_LIB_EXCEPTION_H_
 #define STAGELOAD_CLIENT_LIB_EXCEPTION_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,9 @@ namespace stageload::client {
 
 // For on_end, where nothing is thrown.
 Error ToError(const absl::Status& status);
+
+// What goes to the daemon as text: INVALID_FIELD when it is not UTF-8, or holds control characters.
+void CheckText(const char* field, const std::string& text);
 
 // In a child of the process that made the object `what`.
 [[noreturn]] void ThrowForked(const char* what);

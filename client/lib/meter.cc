@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,6 +32,7 @@ constexpr absl::Duration kShortest = absl::Milliseconds(20);
 constexpr absl::Duration kLongest = absl::Hours(1);
 // A daemon that refuses to sample is not asked again at once.
 constexpr absl::Duration kRefusedPause = absl::Seconds(5);
+constexpr std::chrono::seconds kFirstSample{5};
 
 std::string StartRest(const MeterOptions& options) {
   Json rest = Json::object();
@@ -58,6 +61,12 @@ void MeterCore::Start() {
                          "a meter's interval is from 20ms to 1h, not ", FormatSpan(interval))),
                      kInvalidField, "interval"));
   }
+  for (const char* taken : {"type", "utc", "interval"}) {
+    if (options_.fields.count(taken) == 0) continue;
+    Throw(WithReason(absl::InvalidArgumentError(
+                         absl::StrCat("fields: \"", taken, "\" is a name of the format's own")),
+                     kInvalidField, "fields"));
+  }
   const SignalsBlocked blocked;
   const absl::StatusOr<Paths> paths = PathsFor(connect_);
   if (!paths.ok()) Throw(paths.status());
@@ -68,7 +77,12 @@ void MeterCore::Start() {
   }
   BeginFile();
   if (connection.ok()) connection_ = *std::move(connection);
+  const bool sampled = connection_.has_value();
   thread_ = QuietThread([this] { Run(); });
+  if (!sampled) return;
+  // From the first sample on the daemon knows of the recording, and marks go into it.
+  std::unique_lock lock(mutex_);
+  began_.wait_for(lock, kFirstSample, [this] { return begun_; });
 }
 
 void MeterCore::BeginFile() {
@@ -118,7 +132,9 @@ absl::Status MeterCore::ReadSamples() {
       v1::TelemetryService::NewStub(connection_->channel)->WatchProcess(&context, request);
   v1::WatchProcessResponse response;
   while (reader->Read(&response)) Add(response);
-  return FromGrpc(reader->Finish());
+  const absl::Status status = FromGrpc(reader->Finish());
+  Begun();
+  return status;
 }
 
 // What cannot be written is left out: the disk may have room again at the next.
@@ -141,6 +157,14 @@ void MeterCore::Add(const v1::WatchProcessResponse& response) {
   const TraceSample line = TraceLine(response.sample(), begin_);
   last_t_ = line.t;
   (void)writer_->Write(line);
+  begun_ = true;
+  began_.notify_all();
+}
+
+void MeterCore::Begun() {
+  const std::lock_guard lock(mutex_);
+  begun_ = true;
+  began_.notify_all();
 }
 
 // An event has the wall clock only, and that may be set meanwhile: so it is counted from the sample
@@ -168,6 +192,13 @@ namespace stageload {
 namespace {
 
 TraceEvent Sized(const char* kind, const std::string& name, std::int64_t nbytes, double seconds) {
+  client::CheckText("name", name);
+  if (nbytes < 0 || !(seconds >= 0 && std::isfinite(seconds))) {
+    client::Throw(
+        WithReason(absl::InvalidArgumentError(absl::StrCat(kind, " of \"", name, "\": ", nbytes,
+                                                           " bytes in ", seconds, " s cannot be")),
+                   kInvalidField, nbytes < 0 ? "nbytes" : "seconds"));
+  }
   TraceEvent event;
   event.kind = kind;
   event.name = name;
@@ -192,6 +223,7 @@ MemoryMeter::~MemoryMeter() {
 }
 
 void MemoryMeter::Mark(const std::string& note) {
+  client::CheckText("note", note);
   TraceEvent event;
   event.kind = "mark";
   event.note = note;
@@ -199,6 +231,7 @@ void MemoryMeter::Mark(const std::string& note) {
 }
 
 void MemoryMeter::Stage(const std::string& name) {
+  client::CheckText("name", name);
   TraceEvent event;
   event.kind = "stage";
   event.stage = name;

@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_CLIENT_LIB_METER_CORE_H_
 #define STAGELOAD_CLIENT_LIB_METER_CORE_H_
 
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ class MeterCore {
   void Run();
   absl::Status ReadSamples();
   void Add(const v1::WatchProcessResponse& response);
+  void Begun();
   double TimeOf(const v1::Event& event, const v1::WatchProcessResponse& response) const;
   bool FindNext();  // false when it was closed
 
@@ -51,6 +53,8 @@ class MeterCore {
 
   std::mutex mutex_;
   std::optional<TraceWriter> writer_;
+  bool begun_ = false;  // the daemon has answered
+  std::condition_variable began_;
 
   // Of the thread.
   std::optional<Connection> connection_;

@@ -34,6 +34,7 @@ void SessionCore::CheckCaller() const {
 }
 
 void SessionCore::Start() {
+  CheckText("name", options_.name);
   const SignalsBlocked blocked;
   const absl::StatusOr<Paths> paths = PathsFor(connect_);
   if (!paths.ok()) Throw(paths.status());
@@ -193,6 +194,7 @@ absl::Status SessionCore::TakeUp(const Registration& registration,
     request.set_stage(held.stage);
     request.set_memory_bytes(held.memory_bytes);
     request.set_request_id(held.request_id);
+    request.set_worker(held.worker);
     request.set_already_loaded(true);
     request.set_start_timeout_ns(0);
     LeaseCall call(registration.link(), std::move(request), interrupt_);
@@ -268,6 +270,7 @@ bool Heard(const absl::Status& status) {
 
 bool SessionCore::Report(const std::vector<Gauge>& gauges) {
   CheckCaller();
+  for (const Gauge& gauge : gauges) CheckText("gauges.name", gauge.name);
   const std::optional<DaemonLink> link = LinkNow();
   bool heard = false;
   if (link) {
@@ -286,6 +289,8 @@ bool SessionCore::Report(const std::vector<Gauge>& gauges) {
 
 bool SessionCore::Tell(v1::Mark mark) {
   CheckCaller();
+  CheckText("stage", std::string(mark.stage()));
+  CheckText("note", std::string(mark.note()));
   const std::optional<DaemonLink> link = LinkNow();
   if (!link) return false;
   v1::ReportRequest request;

@@ -63,6 +63,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
     std::string stage;
     std::int64_t memory_bytes = 0;
     std::string request_id;
+    std::int64_t worker = 0;    // the thread that asked
     std::int64_t lease_id = 0;  // 0: no daemon of now knows it
   };
 

@@ -1,4 +1,5 @@
 // A Session's leases: asked for on the caller's thread, of one daemon after another if need be.
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -14,6 +15,11 @@
 
 namespace stageload::client {
 namespace {
+
+// A thread that waits does not keep the others from going on.
+std::int64_t ThisWorker() {
+  return static_cast<std::int64_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
+}
 
 std::chrono::nanoseconds Nanoseconds(absl::Duration duration) {
   return absl::ToChronoNanoseconds(duration);
@@ -43,8 +49,12 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
   const absl::Duration begin = AwakeNow();
   const absl::Duration deadline =
       options.timeout ? begin + absl::FromChrono(*options.timeout) : absl::InfiniteDuration();
-  const Held held{
-      .stage = stage, .memory_bytes = memory_bytes, .request_id = NewRequestId(), .lease_id = 0};
+  CheckText("stage", stage);
+  const Held held{.stage = stage,
+                  .memory_bytes = memory_bytes,
+                  .request_id = NewRequestId(),
+                  .worker = ThisWorker(),
+                  .lease_id = 0};
   std::vector<Blocker> blockers;
   const auto on_wait = [&](const v1::Waiting& from) {
     const Waiting waiting = FromProto(from);
@@ -58,6 +68,7 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
     request.set_stage(held.stage);
     request.set_memory_bytes(held.memory_bytes);
     request.set_request_id(held.request_id);
+    request.set_worker(held.worker);
     if (options.timeout) {
       const absl::Duration left = std::max(deadline - AwakeNow(), absl::ZeroDuration());
       request.set_start_timeout_ns(absl::ToInt64Nanoseconds(left));

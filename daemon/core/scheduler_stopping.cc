@@ -151,7 +151,7 @@ void Scheduler::StopClient(const Instant& now, Client& client, Reason reason, st
   client.stop->charge = ledger_.Of(record.id).charge;
   client.saved_charge = record.charge;
   DenyWanted(client, effects);  // it gets no more room, and must not stand before those who may
-  const bool ask = record.kind == JobKind::kSession && reason != Reason::kCancelled;
+  const bool ask = record.kind == JobKind::kSession;
   const bool signal = !ask && record.root && record.may_signal;
   if (signal || ask) record.stop_awake = now.awake;
   effects.emplace_back(Save{record});

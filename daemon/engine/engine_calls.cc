@@ -347,6 +347,9 @@ absl::Status Engine::Impl::CheckState(const core::JobRecord& record, Request req
       if (record.state == State::kPending) return absl::OkStatus();
       return WrongState(record, "only a job that waits can be held or released");
     case Request::kSuspend:
+      if (!record.may_signal) {
+        return WrongState(record, "and did not allow signals when it registered (enforce)");
+      }
       if (record.state == State::kRunning || record.state == State::kSuspended) {
         return absl::OkStatus();
       }

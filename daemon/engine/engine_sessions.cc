@@ -15,6 +15,8 @@ using core::LeaseId;
 // registered again, so that it can say what it holds before others are admitted.
 constexpr absl::Duration kReturnWithin = absl::Seconds(3);
 constexpr absl::Duration kTakeUpWithin = absl::Milliseconds(300);
+// Odd and large, so that no two registrations' workers look like one.
+constexpr std::uint64_t kWorkers = 0x9E3779B97F4A7C15;
 
 absl::Status NoClient(JobId id) {
   return WithReason(
@@ -119,11 +121,19 @@ void Engine::Impl::Unregister(WatchToken token) {
     if (acquisition.session == token) waiting.push_back(acquisition_token);
   }
   for (const WatchToken acquisition : waiting) AnswerAcquisition(acquisition, TakenBack());
-  if (session.joined) {
-    for (const auto& [lease, request_id] : session.leases) Feed(core::LeaseReleased{lease});
-    return;
-  }
-  SessionEnded(*session.client);
+  if (!session.joined && !PassOn(*session.client)) return SessionEnded(*session.client);
+  for (const auto& [lease, request_id] : session.leases) Feed(core::LeaseReleased{lease});
+}
+
+// The client lives as long as one of the registrations that it consists of. False when this was the
+// last.
+bool Engine::Impl::PassOn(JobId client) {
+  const auto next = std::find_if(sessions_.begin(), sessions_.end(), [client](const auto& entry) {
+    return entry.second.client == client;
+  });
+  if (next == sessions_.end()) return false;
+  next->second.joined = false;
+  return true;
 }
 
 void Engine::Impl::ForSessionsOf(JobId client, const std::function<void(Session&)>& tell) {
@@ -247,6 +257,8 @@ absl::StatusOr<Engine::WatchToken> Engine::Impl::SessionOf(JobId client, const C
 void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_lease) {
   const absl::StatusOr<WatchToken> session = SessionOf(request.client, request.caller);
   if (!session.ok()) return on_lease(session.status());
+  if (const auto lease = HeldAs(request)) return on_lease(LeaseGranted{*lease, false, {}});
+  if (absl::Status status = CheckUnused(request); !status.ok()) return on_lease(status);
   core::Acquire event;
   event.token = next_submit_token_++;
   event.client = request.client;
@@ -254,13 +266,41 @@ void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_
   event.memory = request.memory;
   event.start_timeout = request.start_timeout;
   event.loaded = request.loaded;
-  event.holder = *session;
+  event.holder = *session * kWorkers ^ request.worker;
   Acquisition& acquisition = acquisitions_[token];
   acquisition.session = *session;
   acquisition.request_id = std::move(request.request_id);
   acquisition.on_lease = std::move(on_lease);
   acquiring_[event.token] = token;
   Feed(event);
+}
+
+// The lease that the same request has got already: its answer was lost.
+std::optional<LeaseId> Engine::Impl::HeldAs(const AcquireRequest& request) const {
+  if (request.request_id.empty()) return std::nullopt;
+  for (const auto& [token, session] : sessions_) {
+    if (session.client != request.client) continue;
+    for (const auto& [lease, request_id] : session.leases) {
+      const auto known = core_->leases().find(lease);
+      const bool granted = known != core_->leases().end() && known->second.granted;
+      if (granted && request_id == request.request_id) return lease;
+    }
+  }
+  return std::nullopt;
+}
+
+absl::Status Engine::Impl::CheckUnused(const AcquireRequest& request) const {
+  for (const auto& [token, waiting] : acquisitions_) {
+    if (request.request_id.empty() || waiting.request_id != request.request_id) continue;
+    const auto owner = sessions_.find(waiting.session);
+    if (owner == sessions_.end() || owner->second.client != request.client) continue;
+    return WithReason(
+        absl::AlreadyExistsError(absl::StrCat("request_id: a request \"", request.request_id,
+                                              "\" of this client waits already; Release takes it "
+                                              "back")),
+        kInvalidField, "request_id");
+  }
+  return absl::OkStatus();
 }
 
 void Engine::Impl::AcquireRefused(std::uint64_t token, const absl::Status& status) {

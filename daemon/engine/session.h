@@ -61,8 +61,9 @@ struct AcquireRequest {
   std::string stage;
   Bytes memory;
   std::optional<absl::Duration> start_timeout;
-  std::string request_id;  // by which Release() knows it too; empty is none
-  bool loaded = false;     // under a lease of a daemon that has gone
+  std::string request_id;    // by which Release() knows it too; empty is none
+  bool loaded = false;       // under a lease of a daemon that has gone
+  std::uint64_t worker = 0;  // which of the program's lines of work asks
   Caller caller;
 };
 struct LeaseWaiting {

@@ -170,6 +170,7 @@ absl::StatusOr<engine::AcquireRequest> ToAcquire(const v1::AcquireRequest& reque
   }
   out.request_id = request.request_id();
   out.loaded = request.already_loaded();
+  out.worker = static_cast<std::uint64_t>(request.worker());
   out.caller = caller;
   return out;
 }

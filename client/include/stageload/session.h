@@ -25,8 +25,12 @@
 // daemon to speak. All signals are blocked in the library's thread.
 //
 // fork: a child has no part in its parent's Session. There every call throws (FORKED), and
-// destroying a Session or a Lease does nothing. A child that wants leases makes a Session of its
-// own.
+// destroying a Session or a Lease does nothing. It cannot make one of its own either (FORKED),
+// since gRPC does not live through a fork: it executes a program that does, or is forked before the
+// first Session of its parent.
+//
+// Leases and deadlock: when every client waits for a lease, one is forced. A program waits in this
+// sense when each of its threads that holds a lease waits for another.
 #ifndef STAGELOAD_SESSION_H_
 #define STAGELOAD_SESSION_H_
 

@@ -554,6 +554,12 @@ TEST_F(SessionTest, AChildHasNoPartInItAndTheParentsGoesOn) {
     } catch (const Error& error) {
       code = error.reason() == "FORKED" ? 0 : 2;
     }
+    try {
+      const Session own(Options());
+      code = 3;
+    } catch (const Error& error) {
+      if (error.reason() != "FORKED") code = 4;
+    }
     lease.reset();
     session.reset();
     _exit(code);

@@ -136,12 +136,15 @@ TEST_F(LeaseTest, ASessionThatIsStoppedHasNotEndedWhileAPartOfItHoldsItsMemory) 
   const int session = Register({});
   Holds(session, GiB(2), 3);
   Sample();
-  Step(CancelAsked{JobId{session}});
+  const Effects asked = Step(CancelAsked{JobId{session}});
+  EXPECT_THAT(All<StopRequested>(asked), SizeIs(1));
+  EXPECT_THAT(Signals(asked), IsEmpty()) << "it is asked first";
+  EXPECT_THAT(Signals(Sample(absl::Seconds(5))), ElementsAre(kTerm));
   EXPECT_FALSE(Ended(Step(ClientGone{JobId{session}, 2})));
   Holds(session, GiB(1), 1);
   EXPECT_FALSE(Ended(Sample(absl::Milliseconds(50))));
   // Its grace time is over.
-  EXPECT_THAT(Signals(Sample(absl::Seconds(6))), ElementsAre(kKill));
+  EXPECT_THAT(Signals(Sample(absl::Seconds(5))), ElementsAre(kKill));
   Holds(session, Bytes(0), 0);
   const auto ended = Ended(Sample(absl::Milliseconds(50)));
   ASSERT_TRUE(ended);

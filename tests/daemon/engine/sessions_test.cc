@@ -321,6 +321,75 @@ TEST_F(SessionsTest, ALeaseOfAProgramThatJoinedEndsWithItsStreamAndTheJobGoesOn)
   EXPECT_EQ(life.Get(outer.client)->record.state, JobState::kRunning);
 }
 
+TEST_F(SessionsTest, AClientLivesAsLongAsOneOfItsRegistrations) {
+  Life life(folder_, host_);
+  const pid_t pid = Child();
+  const Session first = Register(life, pid);
+  Session second = Registering(life, pid);
+  const Registered registered = second.told->Next<Registered>();
+  EXPECT_TRUE(registered.joined);
+  EXPECT_EQ(registered.client, first.client);
+  second.client = registered.client;
+  Acquire(life, second, GiB(1)).told->Next<LeaseGranted>();
+  life.engine().Unregister(first.token);
+  Acquire(life, second, GiB(1)).told->Next<LeaseGranted>();
+  EXPECT_EQ(life.Get(first.client)->record.state, JobState::kRunning);
+  EXPECT_TRUE(second.told->empty());
+  life.engine().Unregister(second.token);
+  EXPECT_EQ(life.WaitForEnd(first.client)->record.state, JobState::kCompleted);
+}
+
+TEST_F(SessionsTest, ARequestThatIsAskedAgainGetsTheLeaseThatItHas) {
+  core::Config config;
+  config.memory_pool = GiB(10);
+  Life life(folder_, host_, config);
+  const Session session = Register(life, Child());
+  const Session other = Register(life, Child());
+  const LeaseId lease = Acquire(life, session, GiB(8), "mine").told->Next<LeaseGranted>().id;
+  EXPECT_EQ(Acquire(life, session, GiB(8), "mine").told->Next<LeaseGranted>().id, lease);
+  const Lease waits = Acquire(life, other, GiB(8), "theirs");
+  waits.told->Next<LeaseWaiting>();
+  const absl::Status again = Acquire(life, other, GiB(8), "theirs").told->NextError();
+  EXPECT_TRUE(absl::IsAlreadyExists(again)) << again;
+  EXPECT_TRUE(Release(life, {session.client, std::nullopt, "mine", session.caller}).ok());
+  waits.told->Next<LeaseGranted>();
+}
+
+TEST_F(SessionsTest, ASessionThatDoesNotWantSignalsCannotBeSuspended) {
+  Life life(folder_, host_);
+  const Session session = Register(life, Child());
+  const auto refused = life.Control(session.client, Engine::Request::kSuspend);
+  EXPECT_EQ(ReasonOf(refused.status()), kWrongState);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("did not allow signals"));
+}
+
+TEST_F(SessionsTest, AnotherThreadOfTheProgramIsNotForcedInBesideTheFirst) {
+  core::Config config;
+  config.memory_pool = GiB(10);
+  Life life(folder_, host_, config);
+  const Session session = Register(life, Child());
+  const auto acquire = [&](std::uint64_t worker) {
+    Lease lease;
+    lease.token = life.engine().NewWatchToken();
+    AcquireRequest request;
+    request.client = session.client;
+    request.stage = "work";
+    request.memory = GiB(8);
+    request.worker = worker;
+    request.caller = session.caller;
+    life.engine().Acquire(lease.token, request,
+                          [told = lease.told](const auto& event) { told->Add(event); });
+    return lease;
+  };
+  const LeaseId first = acquire(1).told->Next<LeaseGranted>().id;
+  const Lease second = acquire(2);
+  second.told->Next<LeaseWaiting>();
+  EXPECT_TRUE(Release(life, {session.client, first, "", session.caller}).ok());
+  EXPECT_FALSE(second.told->Next<LeaseGranted>().forced);
+  // The thread that holds it waits for more: nobody else could ever go on.
+  EXPECT_TRUE(acquire(2).told->Next<LeaseGranted>().forced);
+}
+
 TEST_F(SessionsTest, ASessionThatMayBeSignalledIsAskedFirstAndSignalledAfterItsGraceTime) {
   Life life(folder_, host_);
   core::Policy policy;
