@@ -15,6 +15,7 @@
 #include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/signals.h"
+#include "client/lib/awake_clock.h"
 
 namespace stageload::ctl {
 namespace {
@@ -209,7 +210,7 @@ void RecordRun::OnCallEnded(const absl::Status& status) {
 
 void RecordRun::AwaitLastWord() {
   const std::string how = HowItEnded(*command_->wait_status());
-  if (!how.empty()) recording_->Mark(AwakeNow(), how);
+  if (!how.empty()) recording_->Mark(client::AwakeNow(), how);
   const absl::Time until = command_->ended_at() + kLastWord;
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();

@@ -2,7 +2,6 @@
 #include "client/ctl/recording.h"
 
 #include <sys/utsname.h>
-#include <time.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "base/version.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/json.h"
+#include "client/lib/trace_lines.h"
 
 namespace stageload::ctl {
 namespace {
@@ -39,29 +39,11 @@ std::string StartRest(const Recording::Subject& subject, const v1::ProcessSample
   return Object(rest);
 }
 
-std::string SampleRest(const v1::ProcessSample& sample) {
-  Json rest = Json::object();
-  if (sample.has_swapped_bytes()) rest["swapped"] = sample.swapped_bytes();
-  rest["processes"] = sample.processes();
-  if (sample.has_charge_bytes()) rest["charge"] = sample.charge_bytes();
-  return Object(rest);
-}
-
 std::string Signed(Bytes bytes) {
   return absl::StrCat(bytes < Bytes() ? "" : "+", FormatBytes(bytes));
 }
 
 }  // namespace
-
-absl::Duration AwakeNow() {
-  timespec now{};
-#ifdef __APPLE__
-  clock_gettime(CLOCK_UPTIME_RAW, &now);
-#else
-  clock_gettime(CLOCK_MONOTONIC, &now);
-#endif
-  return absl::DurationFromTimespec(now);
-}
 
 Recording::Recording(TraceWriter writer, const v1::ProcessSample& first)
     : writer_(std::move(writer)),
@@ -94,14 +76,7 @@ void Recording::Add(const v1::WatchProcessResponse& answer) {
 }
 
 void Recording::AddSample(const v1::ProcessSample& sample) {
-  const v1::HostSample& host = sample.host();
-  TraceSample line;
-  line.t = std::max(TimeOf(absl::Nanoseconds(sample.awake_ns())), 0.0);
-  if (sample.has_footprint_bytes()) line.footprint = Bytes(sample.footprint_bytes());
-  if (host.has_swap_used_bytes()) line.swap_used = Bytes(host.swap_used_bytes());
-  if (host.has_level_percent()) line.level = Percent{host.level_percent()};
-  if (host.has_available_bytes()) line.available = Bytes(host.available_bytes());
-  line.rest = SampleRest(sample);
+  const TraceSample line = client::TraceLine(sample, begin_);
   if (!interrupted_.empty()) {
     const std::string gap = FormatSpan(absl::Seconds(line.t - last_t_));
     Mark(begin_ + absl::Seconds(last_t_), absl::StrCat("no samples for ", gap, ": ", interrupted_));
@@ -118,21 +93,8 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
 }
 
 void Recording::AddEvent(const v1::Event& event, const v1::ProcessSample* sample) {
-  TraceEvent line;
+  TraceEvent line = client::TraceLine(event);
   line.t = TimeOf(event, sample);
-  if (event.has_mark()) {
-    const v1::Mark& mark = event.mark();
-    line.kind = std::string(mark.kind());
-    line.stage = std::string(mark.stage());
-    line.name = std::string(mark.name());
-    line.note = std::string(mark.note());
-    if (mark.has_nbytes()) line.nbytes = Bytes(mark.nbytes());
-    if (mark.has_seconds()) line.seconds = mark.seconds();
-  } else {
-    line.kind = "mark";
-    line.note = std::string(event.text().empty() ? event.kind() : event.text());
-    line.rest = Object(Json{{"event", std::string(event.kind())}});
-  }
   Write(writer_.Write(line));
 }
 

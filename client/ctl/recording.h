@@ -20,9 +20,6 @@
 
 namespace stageload::ctl {
 
-// The clock that stands still while the machine sleeps, as the daemon's `awake_ns`.
-absl::Duration AwakeNow();
-
 class Recording {
  public:
   struct Subject {

@@ -16,8 +16,8 @@ TraceSample TraceLine(const v1::ProcessSample& sample, absl::Duration begin) {
   if (sample.has_footprint_bytes()) line.footprint = Bytes(sample.footprint_bytes());
   if (host.has_swap_used_bytes()) line.swap_used = Bytes(host.swap_used_bytes());
   if (host.has_level_percent()) line.level = Percent{host.level_percent()};
+  if (host.has_available_bytes()) line.available = Bytes(host.available_bytes());
   Json rest = Json::object();
-  if (host.has_available_bytes()) rest["available"] = host.available_bytes();
   if (sample.has_swapped_bytes()) rest["swapped"] = sample.swapped_bytes();
   rest["processes"] = sample.processes();
   if (sample.has_charge_bytes()) rest["charge"] = sample.charge_bytes();
