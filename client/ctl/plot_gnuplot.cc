@@ -67,7 +67,7 @@ std::string Quoted(std::string_view text) {
 // The script in the order in which gnuplot wants to be told: settings, then one plot command.
 class Script {
  public:
-  Script(const Picture& picture, GnuplotFormat format) : picture_(picture), format_(format) {
+  Script(const PlotPicture& picture, GnuplotFormat format) : picture_(picture), format_(format) {
     for (const Shape& shape : picture.shapes) {
       std::visit([this](const auto& one) { Add(one); }, shape);
     }
@@ -134,7 +134,7 @@ class Script {
     plots_.push_back(absl::StrCat(name, " ", look));
   }
 
-  const Picture& picture_;
+  const PlotPicture& picture_;
   const GnuplotFormat format_;
   std::string settings_;
   std::string data_;
@@ -188,7 +188,7 @@ absl::StatusOr<int> Run(const std::string& program, const std::string& script, i
 
 }  // namespace
 
-std::string GnuplotScript(const Picture& picture, GnuplotFormat format) {
+std::string GnuplotScript(const PlotPicture& picture, GnuplotFormat format) {
   return Script(picture, format).Text();
 }
 

@@ -15,7 +15,7 @@ namespace stageload::ctl {
 enum class GnuplotFormat { kSvg, kPng };
 
 // All data is in it; what it draws goes to its stdout.
-std::string GnuplotScript(const Picture& picture, GnuplotFormat format);
+std::string GnuplotScript(const PlotPicture& picture, GnuplotFormat format);
 
 // Runs the script, with its stdout into `fd`. NotFound says how to install it; Internal has what it
 // said on stderr.

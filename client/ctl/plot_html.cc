@@ -120,7 +120,7 @@ Json PanelJson(const PlotPanel& panel) {
 }
 
 // Nothing in it can end the element that it stands in.
-std::string ScriptData(const Picture& picture) {
+std::string ScriptData(const PlotPicture& picture) {
   Json panels = Json::array();
   for (const PlotPanel& panel : picture.panels) panels.push_back(PanelJson(panel));
   const Json data{
@@ -129,7 +129,7 @@ std::string ScriptData(const Picture& picture) {
                              {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
 }
 
-std::string MarkTables(const Picture& picture) {
+std::string MarkTables(const PlotPicture& picture) {
   std::string html;
   for (const PlotPanel& panel : picture.panels) {
     if (panel.marks.empty()) continue;
@@ -144,7 +144,7 @@ std::string MarkTables(const Picture& picture) {
   return html;
 }
 
-std::string Title(const Picture& picture) {
+std::string Title(const PlotPicture& picture) {
   std::string title = "Memory:";
   for (const PlotPanel& panel : picture.panels) absl::StrAppend(&title, " ", panel.title);
   return title;
@@ -152,7 +152,7 @@ std::string Title(const Picture& picture) {
 
 }  // namespace
 
-std::string HtmlPage(const Picture& picture) {
+std::string HtmlPage(const PlotPicture& picture) {
   return absl::StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "

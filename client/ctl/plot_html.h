@@ -11,7 +11,7 @@
 
 namespace stageload::ctl {
 
-std::string HtmlPage(const Picture& picture);
+std::string HtmlPage(const PlotPicture& picture);
 
 }  // namespace stageload::ctl
 

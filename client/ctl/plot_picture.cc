@@ -178,7 +178,7 @@ class Drawing {
     NumberTints();
   }
 
-  Picture Run() {
+  PlotPicture Run() {
     picture_.shapes.emplace_back(RectShape{{0, 0}, 0, 0, Role::kPaper, ""});
     Legend();
     std::vector<std::string> paths;
@@ -465,7 +465,7 @@ class Drawing {
 
   const std::vector<Trace>& traces_;
   const PlotOptions& options_;
-  Picture picture_;
+  PlotPicture picture_;
   Unit memory_unit_{1, ""};
   double memory_step_ = 1;
   std::map<std::string, int> tints_;  // of stages, by name
@@ -522,7 +522,7 @@ double TickStep(double most, int ticks) {
   return 10 * power;
 }
 
-Picture Draw(const std::vector<Trace>& traces, const PlotOptions& options) {
+PlotPicture Draw(const std::vector<Trace>& traces, const PlotOptions& options) {
   return Drawing(traces, options).Run();
 }
 

@@ -88,7 +88,7 @@ struct PlotPanel {
   std::vector<PlotMark> marks;
 };
 
-struct Picture {
+struct PlotPicture {
   double width = 0;
   double height = 0;
   std::vector<Shape> shapes;  // from back to front
@@ -118,7 +118,7 @@ std::vector<PlotSample> Thinned(const Trace& trace, std::size_t buckets);
 // Where the ticks of an axis from 0 to at least `most` are: a multiple of 1, 2 or 5.
 double TickStep(double most, int ticks);
 
-Picture Draw(const std::vector<Trace>& traces, const PlotOptions& options);
+PlotPicture Draw(const std::vector<Trace>& traces, const PlotOptions& options);
 
 }  // namespace stageload::ctl
 

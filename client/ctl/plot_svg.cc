@@ -109,7 +109,7 @@ const char* ClassOf(Role role) {
   return "";
 }
 
-std::string SvgElement(const Picture& picture) {
+std::string SvgElement(const PlotPicture& picture) {
   std::string label = "Memory over time:";
   for (const PlotPanel& panel : picture.panels) absl::StrAppend(&label, " ", panel.title);
   std::string svg =

@@ -18,7 +18,7 @@ std::string EscapedMarkup(std::string_view text);
 const char* ClassOf(Role role);
 
 // An <svg> element.
-std::string SvgElement(const Picture& picture);
+std::string SvgElement(const PlotPicture& picture);
 
 }  // namespace stageload::ctl
 

@@ -51,7 +51,7 @@ Trace Recorded() {
   return trace;
 }
 
-std::vector<std::string> Texts(const Picture& picture) {
+std::vector<std::string> Texts(const PlotPicture& picture) {
   std::vector<std::string> texts;
   for (const Shape& shape : picture.shapes) {
     if (const auto* text = std::get_if<TextShape>(&shape)) texts.push_back(text->text);
@@ -60,7 +60,7 @@ std::vector<std::string> Texts(const Picture& picture) {
 }
 
 // The curve of a role that begins furthest to the left in the panels.
-LineShape CurveOf(const Picture& picture, Role role, bool dashed = false) {
+LineShape CurveOf(const PlotPicture& picture, Role role, bool dashed = false) {
   for (const Shape& shape : picture.shapes) {
     const auto* line = std::get_if<LineShape>(&shape);
     if (line == nullptr || line->role != role || line->dashed != dashed) continue;
@@ -69,8 +69,8 @@ LineShape CurveOf(const Picture& picture, Role role, bool dashed = false) {
   return {};
 }
 
-TEST(Picture, PutsEachValueWhereItBelongs) {
-  const Picture picture = Draw({Recorded()}, {});
+TEST(PlotPicture, PutsEachValueWhereItBelongs) {
+  const PlotPicture picture = Draw({Recorded()}, {});
   ASSERT_EQ(picture.panels.size(), 1U);
   const RectShape& area = picture.panels[0].area;
   EXPECT_EQ(picture.seconds, 100);
@@ -86,7 +86,7 @@ TEST(Picture, PutsEachValueWhereItBelongs) {
   EXPECT_NEAR(level.points.front().y, area.corner.y + area.height * 0.1, 0.01);
 }
 
-TEST(Picture, NamesItsRunStagesMarksAndAxes) {
+TEST(PlotPicture, NamesItsRunStagesMarksAndAxes) {
   const std::vector<std::string> texts = Texts(Draw({Recorded()}, {}));
   for (const char* text : {"run", "setup", "encode", "decode", "half of it", "2 GiB", "100 %",
                            "20 s", "footprint", "swap used"}) {
@@ -96,10 +96,10 @@ TEST(Picture, NamesItsRunStagesMarksAndAxes) {
               Contains("peak footprint 1.95 GiB  ·  swap grew by 100 MiB  ·  lowest level 40 %"));
 }
 
-TEST(Picture, DrawsTheBudgetOverTheSwapAtTheStart) {
+TEST(PlotPicture, DrawsTheBudgetOverTheSwapAtTheStart) {
   PlotOptions options;
   options.swap_budget = MiB(512);
-  const Picture picture = Draw({Recorded()}, options);
+  const PlotPicture picture = Draw({Recorded()}, options);
   const RectShape& area = picture.panels[0].area;
   const LineShape line = CurveOf(picture, Role::kSwap, true);
   ASSERT_EQ(line.points.size(), 2U);
@@ -109,14 +109,14 @@ TEST(Picture, DrawsTheBudgetOverTheSwapAtTheStart) {
   EXPECT_THAT(Texts(picture), Contains("swap budget 512 MiB"));
 }
 
-TEST(Picture, ABudgetFarAboveEverythingIsNamedAndPressesNothing) {
-  const Picture picture = Draw({Recorded()}, {});  // 8 GiB over 1 GiB
+TEST(PlotPicture, ABudgetFarAboveEverythingIsNamedAndPressesNothing) {
+  const PlotPicture picture = Draw({Recorded()}, {});  // 8 GiB over 1 GiB
   EXPECT_EQ(picture.top, GiB(2) + MiB(512));
   EXPECT_THAT(Texts(picture), Contains("↑ swap budget 8 GiB, at 9 GiB"));
   EXPECT_THAT(CurveOf(picture, Role::kSwap, true).points, IsEmpty());
 }
 
-TEST(Picture, TakesTheRecordingsOwnBudget) {
+TEST(PlotPicture, TakesTheRecordingsOwnBudget) {
   Trace trace = Recorded();
   trace.start.emplace();
   trace.start->rest = R"({"swap_budget":1048576})";
@@ -127,20 +127,20 @@ TEST(Picture, TakesTheRecordingsOwnBudget) {
   EXPECT_EQ(BudgetOf(trace, options).size, GiB(2));
 }
 
-TEST(Picture, BreaksCurvesWhereSamplesAreMissing) {
+TEST(PlotPicture, BreaksCurvesWhereSamplesAreMissing) {
   Trace trace = Recorded();
   trace.samples.erase(trace.samples.begin() + 40, trace.samples.begin() + 60);
   trace.samples[10].footprint.reset();
-  const Picture picture = Draw({trace}, {});
+  const PlotPicture picture = Draw({trace}, {});
   EXPECT_EQ(CurveOf(picture, Role::kFootprint).points.size(), 10U);
   EXPECT_EQ(CurveOf(picture, Role::kSwap).points.size(), 40U);
 }
 
-TEST(Picture, SeveralRunsShareTheirAxes) {
+TEST(PlotPicture, SeveralRunsShareTheirAxes) {
   Trace longer = Recorded();
   longer.path = "/a/longer.jsonl";
   longer.samples.push_back(Sample(200, GiB(6), GiB(1), 30));
-  const Picture picture = Draw({Recorded(), longer}, {});
+  const PlotPicture picture = Draw({Recorded(), longer}, {});
   ASSERT_EQ(picture.panels.size(), 2U);
   EXPECT_EQ(picture.seconds, 200);
   EXPECT_GE(picture.top, GiB(6));
@@ -150,7 +150,7 @@ TEST(Picture, SeveralRunsShareTheirAxes) {
               picture.panels[0].area.corner.x + picture.panels[0].area.width / 2, 0.01);
 }
 
-TEST(Picture, ManyMarksAreNumberedTogetherAndListedInPart) {
+TEST(PlotPicture, ManyMarksAreNumberedTogetherAndListedInPart) {
   Trace trace = Recorded();
   trace.events.clear();
   for (int i = 0; i < 200; ++i) trace.events.push_back(Event(i * 0.5, "mark", "", "note"));
@@ -159,11 +159,11 @@ TEST(Picture, ManyMarksAreNumberedTogetherAndListedInPart) {
   EXPECT_LT(texts.size(), 100U);
 }
 
-TEST(Picture, ANameWithoutRoomStandsOverItsStageAndASetupThatNobodySeesHasNone) {
+TEST(PlotPicture, ANameWithoutRoomStandsOverItsStageAndASetupThatNobodySeesHasNone) {
   Trace trace = Recorded();
   trace.events = {Event(0.1, "stage", "encode"), Event(50, "stage", "a rather long name"),
                   Event(52, "stage", "decode")};
-  const Picture picture = Draw({trace}, {});
+  const PlotPicture picture = Draw({trace}, {});
   EXPECT_THAT(Texts(picture), AllOf(Contains("a rather long name"), Not(Contains("setup"))));
   for (const Shape& shape : picture.shapes) {
     const auto* text = std::get_if<TextShape>(&shape);
@@ -177,7 +177,7 @@ TEST(Picture, ANameWithoutRoomStandsOverItsStageAndASetupThatNobodySeesHasNone) 
   }
 }
 
-TEST(Picture, ARunOfOneSampleAndOneWithoutValuesAreDrawn) {
+TEST(PlotPicture, ARunOfOneSampleAndOneWithoutValuesAreDrawn) {
   Trace trace;
   trace.path = "one.jsonl";
   trace.samples.resize(1);
