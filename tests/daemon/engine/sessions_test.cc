@@ -34,33 +34,33 @@ class Told {
     events_.push_back(std::move(event));
     added_.notify_all();
   }
-  // The first that is a `T`, as long as it takes; those before it are left out.
+  // The first that is looked for; those before it are left out. They may come for ever, so the time
+  // is that of the whole wait.
+  template <typename IsIt>
+  absl::StatusOr<Event> Until(IsIt is_it) {
+    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (added_.wait_until(lock, deadline, [this] { return !events_.empty(); })) {
+      absl::StatusOr<Event> event = std::move(events_.front());
+      events_.pop_front();
+      if (is_it(event)) return event;
+    }
+    return absl::DeadlineExceededError("it was not told within 20 s");
+  }
+  // The first that is a `T`.
   template <typename T>
   T Next() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      if (!added_.wait_for(lock, kDeadline, [this] { return !events_.empty(); })) {
-        ADD_FAILURE() << "nothing was told within 20 s";
-        abort();
-      }
-      const absl::StatusOr<Event> event = std::move(events_.front());
-      events_.pop_front();
-      if (!event.ok()) {
-        ADD_FAILURE() << event.status();
-        abort();
-      }
-      if (const T* wanted = std::get_if<T>(&*event)) return *wanted;
+    const absl::StatusOr<Event> event = Until([](const absl::StatusOr<Event>& told) {
+      return !told.ok() || std::holds_alternative<T>(*told);
+    });
+    if (!event.ok()) {
+      ADD_FAILURE() << event.status();
+      abort();
     }
+    return std::get<T>(*event);
   }
   absl::Status NextError() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (added_.wait_for(lock, kDeadline, [this] { return !events_.empty(); })) {
-      const absl::StatusOr<Event> event = std::move(events_.front());
-      events_.pop_front();
-      if (!event.ok()) return event.status();
-    }
-    ADD_FAILURE() << "no error within 20 s";
-    return absl::OkStatus();
+    return Until([](const absl::StatusOr<Event>& told) { return !told.ok(); }).status();
   }
   bool empty() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -489,23 +489,15 @@ class Recording {
  public:
   Recording(Life& life, pid_t pid, absl::Duration interval)
       : life_(life), token_(life.engine().NewWatchToken()) {
-    life.engine().Record(token_, pid, interval, [this](auto update) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      updates_.push_back(std::move(update));
-      added_.notify_all();
-    });
+    // It may be told once more after it was stopped, so what it is told is not its own.
+    life.engine().Record(token_, pid, interval,
+                         [told = told_](const auto& update) { told->Add(update); });
   }
   ~Recording() { life_.engine().StopRecording(token_); }
 
-  absl::StatusOr<RecordingUpdate> Until(
-      const std::function<bool(const absl::StatusOr<RecordingUpdate>&)>& is_it) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (added_.wait_for(lock, kDeadline, [this] { return !updates_.empty(); })) {
-      absl::StatusOr<RecordingUpdate> update = std::move(updates_.front());
-      updates_.pop_front();
-      if (is_it(update)) return update;
-    }
-    return absl::DeadlineExceededError("no such update within 20 s");
+  template <typename IsIt>
+  absl::StatusOr<RecordingUpdate> Until(IsIt is_it) {
+    return told_->Until(is_it);
   }
   absl::StatusOr<RecordingUpdate> NextReading() {
     return Until([](const auto& update) { return !update.ok() || update->reading; });
@@ -514,9 +506,7 @@ class Recording {
  private:
   Life& life_;
   Engine::WatchToken token_;
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::deque<absl::StatusOr<RecordingUpdate>> updates_;
+  std::shared_ptr<Told<RecordingUpdate>> told_ = std::make_shared<Told<RecordingUpdate>>();
 };
 
 TEST_F(SessionsTest, ARecordingReadsAProcessAtItsPaceUntilItEnds) {
@@ -537,7 +527,7 @@ TEST_F(SessionsTest, ARecordingReadsAProcessAtItsPaceUntilItEnds) {
       recording.Until([](const auto& update) { return update.ok() && update->ended; }).ok());
 }
 
-TEST_F(SessionsTest, ARecordingHearsTheMarksOfItsProcesses) {
+TEST_F(SessionsTest, ARecordingHearsTheMarksOfItsProcessesAndTheStagesOfItsLeases) {
   Life life(folder_, host_);
   Recording recording(life, getpid(), absl::Milliseconds(500));
   ASSERT_TRUE(recording.NextReading().ok());
@@ -558,6 +548,13 @@ TEST_F(SessionsTest, ARecordingHearsTheMarksOfItsProcesses) {
   ASSERT_TRUE(mark.ok()) << mark.status();
   EXPECT_EQ(mark->events[0].mark->name, "weights");
   EXPECT_EQ(mark->events[0].mark->nbytes, GiB(1));
+
+  const Session session = Register(life, getpid());
+  Acquire(life, session, GiB(1)).told->Next<LeaseGranted>();
+  const auto stage = recording.Until(hears("stage"));
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  const auto reading = recording.NextReading();
+  EXPECT_EQ(reading->reading->swap_budget, GiB(8));
 }
 
 TEST_F(SessionsTest, ARecordingOfAProcessThatIsNotThereSaysSo) {
