@@ -31,7 +31,7 @@ class Told {
  public:
   void Add(absl::StatusOr<Event> event) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    events_.push_back(std::move(event));
+    events_.push_back(std::make_shared<const absl::StatusOr<Event>>(std::move(event)));
     added_.notify_all();
   }
   // The first that is looked for; those before it are left out. They may come for ever, so the time
@@ -41,9 +41,9 @@ class Told {
     const auto deadline = std::chrono::steady_clock::now() + kDeadline;
     std::unique_lock<std::mutex> lock(mutex_);
     while (added_.wait_until(lock, deadline, [this] { return !events_.empty(); })) {
-      absl::StatusOr<Event> event = std::move(events_.front());
+      const auto event = std::move(events_.front());
       events_.pop_front();
-      if (is_it(event)) return event;
+      if (is_it(*event)) return *event;
     }
     return absl::DeadlineExceededError("it was not told within 20 s");
   }
@@ -70,7 +70,7 @@ class Told {
  private:
   std::mutex mutex_;
   std::condition_variable added_;
-  std::deque<absl::StatusOr<Event>> events_;
+  std::deque<std::shared_ptr<const absl::StatusOr<Event>>> events_;
 };
 
 class SessionsTest : public EngineTest {
