@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/ctl/command_path.h"
 #include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
 
 namespace stageload::ctl {
 namespace {
@@ -25,6 +28,24 @@ constexpr absl::Duration kGoneWithin = absl::Seconds(2);
 bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
 
 }  // namespace
+
+std::optional<HeldChild> HoldCommand(const std::vector<std::string>& argv, int& code) {
+  const absl::StatusOr<std::string> found = FindInPath(argv.front());
+  if (!found.ok()) {
+    Note(std::string(found.status().message()));
+    code = absl::IsNotFound(found.status()) ? kExitNotFound : kExitNotExecutable;
+    return std::nullopt;
+  }
+  absl::StatusOr<HeldChild> child = HeldChild::Fork(argv);
+  if (!child.ok()) {
+    code = Fail(child.status());
+    return std::nullopt;
+  }
+  // From here on, since the command must have it as it was: what we write to may be a pipe that
+  // closes, and that must not take us from the command.
+  std::signal(SIGPIPE, SIG_IGN);
+  return *std::move(child);
+}
 
 ForegroundCommand::ForegroundCommand(HeldChild child, std::string name, absl::Duration grace,
                                      std::function<void(int wait_status)> on_change,

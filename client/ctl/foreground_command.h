@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "client/ctl/held_child.h"
@@ -19,6 +20,10 @@
 #include "client/ctl/terminal.h"
 
 namespace stageload::ctl {
+
+// The command held back, to be let go by a ForegroundCommand. Where it cannot be run, says why on
+// stderr and gives `code` the exit code.
+std::optional<HeldChild> HoldCommand(const std::vector<std::string>& argv, int& code);
 
 class ForegroundCommand {
  public:

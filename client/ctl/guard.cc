@@ -1,15 +1,13 @@
 // stageloadctl guard: waits for room, runs a command here, and has it stopped when it goes over its
 // budget.
-#include <csignal>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "client/ctl/command_path.h"
-#include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/foreground_command.h"
 #include "client/ctl/guard_run.h"
 #include "client/ctl/held_child.h"
 #include "client/ctl/invocation.h"
@@ -46,18 +44,9 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Admission
   if (!request.ok()) {
     return UsageError(invocation, command, std::string(request.status().message()));
   }
-  const char* path = std::getenv("PATH");
-  const absl::StatusOr<std::string> found =
-      FindCommand(invocation.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
-  if (!found.ok()) {
-    Note(std::string(found.status().message()));
-    return absl::IsNotFound(found.status()) ? kExitNotFound : kExitNotExecutable;
-  }
-  absl::StatusOr<HeldChild> child = HeldChild::Fork(invocation.command);
-  if (!child.ok()) return Fail(child.status());
-  // From here on, since the command must have it as it was: our stderr may be a pipe that closes,
-  // and that must not take the guard from the command.
-  std::signal(SIGPIPE, SIG_IGN);
+  int code = kExitOther;
+  std::optional<HeldChild> child = HoldCommand(invocation.command, code);
+  if (!child) return code;
   return GuardRun(*std::move(child), *std::move(request)).Run(invocation.connect);
 }
 

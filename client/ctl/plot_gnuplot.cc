@@ -193,9 +193,7 @@ std::string GnuplotScript(const PlotPicture& picture, GnuplotFormat format) {
 }
 
 absl::Status RunGnuplot(const std::string& script, int fd) {
-  const char* path = std::getenv("PATH");
-  const absl::StatusOr<std::string> program =
-      FindCommand("gnuplot", path == nullptr ? "/bin:/usr/bin" : path);
+  const absl::StatusOr<std::string> program = FindInPath("gnuplot");
   if (!program.ok()) {
     return absl::NotFoundError(
         "SVG and PNG are drawn by gnuplot, which is not in PATH: `apt install gnuplot-nox` or "

@@ -2,7 +2,6 @@
 // from outside into a trace.
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,9 +9,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/ctl/command_path.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/foreground_command.h"
 #include "client/ctl/held_child.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/options.h"
@@ -58,18 +57,9 @@ absl::StatusOr<pid_t> ReadPid(const std::string& text) {
 }
 
 int RecordCommand(const Invocation& invocation, RecordOptions options) {
-  const char* path = std::getenv("PATH");
-  const absl::StatusOr<std::string> found =
-      FindCommand(invocation.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
-  if (!found.ok()) {
-    Note(std::string(found.status().message()));
-    return absl::IsNotFound(found.status()) ? kExitNotFound : kExitNotExecutable;
-  }
-  absl::StatusOr<HeldChild> child = HeldChild::Fork(invocation.command);
-  if (!child.ok()) return Fail(child.status());
-  // From here on, since the command must have it as it was: our stderr or the trace may be a pipe
-  // that closes.
-  std::signal(SIGPIPE, SIG_IGN);
+  int code = kExitOther;
+  std::optional<HeldChild> child = HoldCommand(invocation.command, code);
+  if (!child) return code;
   return RecordRun(std::move(options), *std::move(child), invocation.command)
       .Run(invocation.connect);
 }
