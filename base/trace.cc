@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace stageload {
 namespace {
@@ -261,13 +262,6 @@ absl::Status AddEvent(Fields& fields, Trace& trace) {
   event.rest = fields.Rest();
   trace.events.push_back(std::move(event));
   return fields.status();
-}
-
-// The JSON library's printer finds bytes that are no UTF-8.
-bool IsUtf8(std::string_view line) {
-  const Json text(line);
-  return text.dump(-1, ' ', false, Json::error_handler_t::ignore) ==
-         text.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 absl::Status NotJson(std::string_view line) {

@@ -1,12 +1,12 @@
 #include "client/lib/exception.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
+#include "base/utf8.h"
 #include "client/lib/connection.h"
 
 namespace stageload::client {
@@ -35,11 +35,7 @@ void ThrowForked(const char* what) {
 }
 
 void CheckText(const char* field, const std::string& text) {
-  using Json = nlohmann::json;
-  const Json json(text);
-  // The JSON library's printer finds bytes that are no UTF-8.
-  const bool utf8 = json.dump(-1, ' ', false, Json::error_handler_t::ignore) ==
-                    json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const bool utf8 = IsUtf8(text);
   const bool control = std::any_of(text.begin(), text.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
   });

@@ -485,10 +485,9 @@ void Engine::Report(ReportRequest request,
                                   auto answer) mutable { answer(impl->Report(request)); });
 }
 
-void Engine::Record(WatchToken token, std::int32_t pid, absl::Duration interval,
-                    OnUpdate on_update) {
-  impl_->Ask(std::move(on_update), [impl = impl_.get(), token, pid, interval](OnUpdate answer) {
-    impl->Record(token, pid, interval, std::move(answer));
+void Engine::Record(WatchToken token, RecordRequest request, OnUpdate on_update) {
+  impl_->Ask(std::move(on_update), [impl = impl_.get(), token, request](OnUpdate answer) {
+    impl->Record(token, request, std::move(answer));
   });
 }
 

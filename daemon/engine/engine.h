@@ -213,7 +213,7 @@ class Engine {
   // left, an error, or StopRecording(). The caller of the engine has checked the right to name
   // `pid`.
   using OnUpdate = std::function<void(absl::StatusOr<RecordingUpdate>)>;
-  void Record(WatchToken token, std::int32_t pid, absl::Duration interval, OnUpdate on_update);
+  void Record(WatchToken token, RecordRequest request, OnUpdate on_update);
   void StopRecording(WatchToken token);
 
   // From the exit watcher's thread: the root of some tree has ended.

@@ -99,7 +99,7 @@ class Engine::Impl {
   void Release(const ReleaseRequest& request, OnDone done);
   void GiveBack(core::LeaseId id);
   absl::StatusOr<Reported> Report(const ReportRequest& request);
-  void Record(WatchToken token, std::int32_t pid, absl::Duration interval, OnUpdate on_update);
+  void Record(WatchToken token, RecordRequest request, OnUpdate on_update);
   void StopRecording(WatchToken token) { recordings_.erase(token); }
 
   void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
@@ -213,7 +213,7 @@ class Engine::Impl {
   void LeaseIsGranted(const core::LeaseGranted& granted);
   void AnswerAcquisition(WatchToken token, absl::StatusOr<LeaseEvent> answer);
   std::optional<WatchToken> AcquisitionOf(core::LeaseId id) const;
-  void TellWaiting(Acquisition& acquisition);
+  void TellWaiting(Acquisition& acquisition, std::vector<core::Blocker> blockers);
   void ForgetLease(core::LeaseId id);
   std::optional<WatchToken> HolderOf(core::LeaseId id) const;
 

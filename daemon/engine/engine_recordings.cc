@@ -129,18 +129,17 @@ void Engine::Impl::TakeMark(const telemetry::Mark& mark, std::optional<JobId> cl
 
 // ---- Recordings ----
 
-void Engine::Impl::Record(WatchToken token, std::int32_t pid, absl::Duration interval,
-                          OnUpdate on_update) {
-  const absl::StatusOr<host::Process> process = parts_.host->Find(pid);
+void Engine::Impl::Record(WatchToken token, RecordRequest request, OnUpdate on_update) {
+  const absl::StatusOr<host::Process> process = parts_.host->Find(request.pid);
   if (!process.ok()) {
-    return on_update(WithReason(
-        absl::InvalidArgumentError(absl::StrCat("pid: there is no process ", pid, " to record")),
-        kInvalidField, "pid"));
+    return on_update(WithReason(absl::InvalidArgumentError(absl::StrCat("pid: there is no process ",
+                                                                        request.pid, " to record")),
+                                kInvalidField, "pid"));
   }
   Recording& recording = recordings_[token];
   recording.root = process->identity;
   recording.tree.Add(JobId{}, process->identity, ProcessTree::Root::kMember);
-  recording.interval = interval;
+  recording.interval = request.interval;
   recording.next = Now().awake;
   recording.on_update = std::move(on_update);
   next_sample_ = std::min(next_sample_, recording.next);
@@ -195,9 +194,7 @@ RecordingUpdate Engine::Impl::ReadRecording(Recording& recording, const Instant&
 // What was done to the client that a recorded process is.
 void Engine::Impl::TellRecordingsOf(JobId client, const telemetry::Event& event) {
   for (auto& [token, recording] : recordings_) {
-    if (tree_.ClientOfRoot(recording.root) != client && tree_.ClientOf(recording.root) != client) {
-      continue;
-    }
+    if (tree_.ClientOf(recording.root) != client) continue;
     if (recording.events.size() >= kMaxEvents) continue;
     recording.events.push_back(event);
   }

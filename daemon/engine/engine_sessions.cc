@@ -319,7 +319,9 @@ void Engine::Impl::LeaseIsQueued(const core::LeaseQueued& queued) {
   acquisition.lease = queued.id;
   session->second.leases[queued.id] = acquisition.request_id;
   const auto lease = core_->leases().find(queued.id);
-  if (lease != core_->leases().end() && !lease->second.granted) TellWaiting(acquisition);
+  if (lease != core_->leases().end() && !lease->second.granted) {
+    TellWaiting(acquisition, core_->BlockersOf(Now(), queued.id));
+  }
 }
 
 void Engine::Impl::LeaseIsGranted(const core::LeaseGranted& granted) {
@@ -354,9 +356,9 @@ std::optional<Engine::WatchToken> Engine::Impl::HolderOf(LeaseId id) const {
   return std::nullopt;
 }
 
-void Engine::Impl::TellWaiting(Acquisition& acquisition) {
+void Engine::Impl::TellWaiting(Acquisition& acquisition, std::vector<core::Blocker> blockers) {
   LeaseWaiting waiting;
-  waiting.blockers = core_->BlockersOf(Now(), *acquisition.lease);
+  waiting.blockers = std::move(blockers);
   const std::vector<LeaseId> order = core_->WaitingLeases();
   waiting.position = std::find(order.begin(), order.end(), *acquisition.lease) - order.begin() + 1;
   acquisition.told.Told(waiting.blockers, Now().awake);
@@ -366,9 +368,9 @@ void Engine::Impl::TellWaiting(Acquisition& acquisition) {
 void Engine::Impl::TellWaitingLeases() {
   for (auto& [token, acquisition] : acquisitions_) {
     if (!acquisition.lease) continue;
-    const std::vector<core::Blocker> blockers = core_->BlockersOf(Now(), *acquisition.lease);
+    std::vector<core::Blocker> blockers = core_->BlockersOf(Now(), *acquisition.lease);
     if (!blockers.empty() && acquisition.told.IsNews(blockers, Now().awake)) {
-      TellWaiting(acquisition);
+      TellWaiting(acquisition, std::move(blockers));
     }
   }
 }

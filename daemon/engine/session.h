@@ -95,6 +95,10 @@ struct Reported {
   int recordings = 0;  // that got the marks
 };
 
+struct RecordRequest {
+  std::int32_t pid = 0;  // whose right to be named the caller of the engine has checked
+  absl::Duration interval;
+};
 // A process and its descendants at one instant.
 struct ProcessReading {
   Instant time;

@@ -9,9 +9,9 @@
 #include "absl/strings/str_split.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "daemon/engine/busy_programs.h"
 #include "daemon/rpc/convert_fields.h"
-#include "daemon/rpc/utf8.h"
 
 namespace stageload::rpc {
 namespace {

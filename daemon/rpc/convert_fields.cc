@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
-#include "daemon/rpc/utf8.h"
+#include "base/utf8.h"
 
 namespace stageload::rpc {
 namespace {

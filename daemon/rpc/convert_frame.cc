@@ -1,7 +1,7 @@
 #include "daemon/rpc/convert_frame.h"
 
+#include "base/utf8.h"
 #include "daemon/rpc/convert_fields.h"
-#include "daemon/rpc/utf8.h"
 
 namespace stageload::rpc {
 namespace {

@@ -7,10 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/convert_fields.h"
 #include "daemon/rpc/convert_frame.h"
-#include "daemon/rpc/utf8.h"
 
 namespace stageload::rpc {
 namespace {
@@ -130,12 +130,21 @@ void FillReading(const engine::ProcessReading& in, v1::ProcessSample& out) {
   if (in.swap_budget) out.set_swap_budget_bytes(in.swap_budget->count());
 }
 
-}  // namespace
-
 absl::StatusOr<std::int32_t> ToPid(std::int32_t pid, const engine::Caller& caller) {
   if (pid < 0) return Invalid("pid", absl::StrCat(pid, " is not a process id"));
   return pid == 0 ? caller.pid : pid;
 }
+
+absl::StatusOr<absl::Duration> ToInterval(const v1::WatchProcessRequest& request) {
+  if (request.interval_ns() == 0) return kDefaultInterval;
+  const absl::Duration interval = absl::Nanoseconds(request.interval_ns());
+  if (interval >= kShortestInterval && interval <= kLongestInterval) return interval;
+  return Invalid("interval_ns",
+                 absl::StrCat(request.interval_ns(), " is not from ", FormatSpan(kShortestInterval),
+                              " to ", FormatSpan(kLongestInterval)));
+}
+
+}  // namespace
 
 absl::StatusOr<engine::RegisterRequest> ToRegister(const v1::RegisterRequest& request,
                                                    const engine::Caller& caller) {
@@ -220,13 +229,13 @@ absl::StatusOr<engine::ReportRequest> ToReport(const v1::ReportRequest& request,
   return out;
 }
 
-absl::StatusOr<absl::Duration> ToInterval(const v1::WatchProcessRequest& request) {
-  if (request.interval_ns() == 0) return kDefaultInterval;
-  const absl::Duration interval = absl::Nanoseconds(request.interval_ns());
-  if (interval >= kShortestInterval && interval <= kLongestInterval) return interval;
-  return Invalid("interval_ns",
-                 absl::StrCat(request.interval_ns(), " is not from ", FormatSpan(kShortestInterval),
-                              " to ", FormatSpan(kLongestInterval)));
+absl::StatusOr<engine::RecordRequest> ToRecord(const v1::WatchProcessRequest& request,
+                                               const engine::Caller& caller) {
+  const absl::StatusOr<absl::Duration> interval = ToInterval(request);
+  if (!interval.ok()) return interval.status();
+  const absl::StatusOr<std::int32_t> pid = ToPid(request.pid(), caller);
+  if (!pid.ok()) return pid.status();
+  return engine::RecordRequest{*pid, *interval};
 }
 
 v1::RegisterResponse ToProto(const engine::SessionEvent& event) {

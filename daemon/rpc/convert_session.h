@@ -5,10 +5,7 @@
 #ifndef STAGELOAD_DAEMON_RPC_CONVERT_SESSION_H_
 #define STAGELOAD_DAEMON_RPC_CONVERT_SESSION_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "daemon/engine/session.h"
 #include "stageload/v1/admission_service.pb.h"
 #include "stageload/v1/telemetry_service.pb.h"
@@ -25,9 +22,8 @@ absl::StatusOr<engine::ReleaseRequest> ToRelease(const v1::ReleaseRequest& reque
                                                  const engine::Caller& caller);
 absl::StatusOr<engine::ReportRequest> ToReport(const v1::ReportRequest& request,
                                                const engine::Caller& caller);
-// How often to read the process.
-absl::StatusOr<absl::Duration> ToInterval(const v1::WatchProcessRequest& request);
-absl::StatusOr<std::int32_t> ToPid(std::int32_t pid, const engine::Caller& caller);
+absl::StatusOr<engine::RecordRequest> ToRecord(const v1::WatchProcessRequest& request,
+                                               const engine::Caller& caller);
 
 // Not of ClientEnded, which is the end of the stream.
 v1::RegisterResponse ToProto(const engine::SessionEvent& event);

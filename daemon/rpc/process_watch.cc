@@ -16,26 +16,29 @@ constexpr int kMaxEvents = 1000;  // in one answer
 
 class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
  public:
-  explicit ProcessWatch(engine::Engine* engine)
-      : WriteLoop(AtEnd::kWriteWhatWaits),
-        engine_(engine),
-        token_(engine == nullptr ? 0 : engine->NewWatchToken()) {}
-
-  void Record(const std::shared_ptr<ProcessWatch>& self, std::int32_t pid,
-              absl::Duration interval) {
-    engine_->Record(
-        token_, pid, interval,
-        [self](const absl::StatusOr<engine::RecordingUpdate>& update) { self->Tell(update); });
+  static ProcessWatch* Start(engine::Engine* engine,
+                             const absl::StatusOr<engine::RecordRequest>& request) {
+    std::shared_ptr<ProcessWatch> watch(new ProcessWatch(engine));
+    watch->Keep(watch);
+    if (!request.ok()) {
+      watch->End(request.status());
+    } else {
+      engine->Record(
+          watch->token_, *request,
+          [watch](const absl::StatusOr<engine::RecordingUpdate>& update) { watch->Tell(update); });
+    }
+    return watch.get();
   }
 
-  void Own(std::shared_ptr<ProcessWatch> self) { Keep(std::move(self)); }
+ private:
+  explicit ProcessWatch(engine::Engine* engine)
+      : WriteLoop(AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
 
   void End(const absl::Status& status) {
     Lock lock = Locked();
     EndWith(lock, status);
   }
 
- private:
   void Tell(const absl::StatusOr<engine::RecordingUpdate>& update) {
     if (!update.ok()) return End(update.status());
     Lock lock = Locked();
@@ -66,9 +69,7 @@ class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
     return true;
   }
 
-  void Gone() override {
-    if (engine_ != nullptr) engine_->StopRecording(token_);
-  }
+  void Gone() override { engine_->StopRecording(token_); }
 
   engine::Engine* const engine_;
   const engine::Engine::WatchToken token_;
@@ -77,20 +78,9 @@ class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(engine::Engine* engine,
-                                                                      std::int32_t pid,
-                                                                      absl::Duration interval) {
-  const auto watch = std::make_shared<ProcessWatch>(engine);
-  watch->Own(watch);
-  watch->Record(watch, pid, interval);
-  return watch.get();
-}
-
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* RefuseProcessWatch(const absl::Status& status) {
-  const auto watch = std::make_shared<ProcessWatch>(nullptr);
-  watch->Own(watch);
-  watch->End(status);
-  return watch.get();
+grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(
+    engine::Engine* engine, const absl::StatusOr<engine::RecordRequest>& request) {
+  return ProcessWatch::Start(engine, request);
 }
 
 }  // namespace stageload::rpc

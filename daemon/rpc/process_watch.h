@@ -6,22 +6,16 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <cstdint>
-
-#include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "absl/status/statusor.h"
 #include "daemon/engine/engine.h"
 #include "stageload/v1/telemetry_service.pb.h"
 
 namespace stageload::rpc {
 
-// The right to name `pid` is checked. A reader that is too slow for some 250 samples loses the
+// Ends with the error that `request` is. A reader that is too slow for some 250 samples loses the
 // oldest ones and is told how many; their events are kept. Lives until gRPC is done with it.
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(engine::Engine* engine,
-                                                                      std::int32_t pid,
-                                                                      absl::Duration interval);
-// A watch that ends at once with this error.
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* RefuseProcessWatch(const absl::Status& status);
+grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(
+    engine::Engine* engine, const absl::StatusOr<engine::RecordRequest>& request);
 
 }  // namespace stageload::rpc
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error_reason.h"
-#include "daemon/rpc/utf8.h"
+#include "base/utf8.h"
 #include "stageload/v1/error.pb.h"
 
 namespace stageload::rpc {

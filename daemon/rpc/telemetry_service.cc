@@ -114,14 +114,12 @@ grpc::ServerUnaryReactor* TelemetryService::ListHistory(grpc::CallbackServerCont
 
 grpc::ServerWriteReactor<v1::WatchProcessResponse>* TelemetryService::WatchProcess(
     grpc::CallbackServerContext*, const v1::WatchProcessRequest* request) {
-  const absl::StatusOr<absl::Duration> interval = ToInterval(*request);
-  if (!interval.ok()) return RefuseProcessWatch(interval.status());
-  const absl::StatusOr<std::int32_t> pid = ToPid(request->pid(), {0, peer_.pid});
-  if (!pid.ok()) return RefuseProcessWatch(pid.status());
-  if (absl::Status may = CheckMayName(parts_, peer_, *pid, "record"); !may.ok()) {
-    return RefuseProcessWatch(may);
+  absl::StatusOr<engine::RecordRequest> record = ToRecord(*request, {0, peer_.pid});
+  if (record.ok()) {
+    absl::Status may = CheckMayName(parts_, peer_, record->pid, "record");
+    if (!may.ok()) record = std::move(may);
   }
-  return StartProcessWatch(parts_.engine, *pid, *interval);
+  return StartProcessWatch(parts_.engine, record);
 }
 
 }  // namespace stageload::rpc

@@ -490,7 +490,7 @@ class Recording {
   Recording(Life& life, pid_t pid, absl::Duration interval)
       : life_(life), token_(life.engine().NewWatchToken()) {
     // It may be told once more after it was stopped, so what it is told is not its own.
-    life.engine().Record(token_, pid, interval,
+    life.engine().Record(token_, {pid, interval},
                          [told = told_](const auto& update) { told->Add(update); });
   }
   ~Recording() { life_.engine().StopRecording(token_); }

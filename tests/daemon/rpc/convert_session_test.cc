@@ -116,15 +116,15 @@ TEST(ToReportTest, NamesAreWordsAndNumbersAreNumbers) {
         }}});
 }
 
-TEST(ToIntervalTest, FromTwentyMillisecondsToAnHour) {
+TEST(ToRecordTest, FromTwentyMillisecondsToAnHour) {
   v1::WatchProcessRequest request;
-  EXPECT_EQ(*ToInterval(request), absl::Milliseconds(500));
+  EXPECT_EQ(ToRecord(request, kCaller)->interval, absl::Milliseconds(500));
   request.set_interval_ns(20'000'000);
-  EXPECT_EQ(*ToInterval(request), absl::Milliseconds(20));
+  EXPECT_EQ(ToRecord(request, kCaller)->interval, absl::Milliseconds(20));
   for (const std::int64_t wrong :
        {std::int64_t{19'999'999}, std::int64_t{-1}, absl::ToInt64Nanoseconds(absl::Hours(2))}) {
     request.set_interval_ns(wrong);
-    EXPECT_EQ(FieldOf(ToInterval(request).status()), "interval_ns");
+    EXPECT_EQ(FieldOf(ToRecord(request, kCaller).status()), "interval_ns");
   }
 }
 

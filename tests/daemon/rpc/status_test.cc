@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error_reason.h"
-#include "daemon/rpc/utf8.h"
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stageload/v1/error.pb.h"

@@ -1,8 +1,8 @@
-#include "daemon/rpc/utf8.h"
+#include "base/utf8.h"
 
 #include <cstddef>
 
-namespace stageload::rpc {
+namespace stageload {
 namespace {
 
 // The length of the well-formed character at the start of `text`, or 0 (RFC 3629, section 4).
@@ -33,6 +33,15 @@ std::size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string ToUtf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -49,4 +58,4 @@ std::string ToUtf8(std::string_view text) {
   return out;
 }
 
-}  // namespace stageload::rpc
+}  // namespace stageload
