@@ -98,16 +98,10 @@ void Recording::AddEvent(const v1::Event& event, const v1::ProcessSample* sample
   Write(writer_.Write(line));
 }
 
-// An event has the wall clock only, and that may be set meanwhile: so it is counted from the sample
-// that it came with, and kept between that and the one before.
 double Recording::TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const {
-  if (sample == nullptr) {
-    const absl::Duration since = absl::Nanoseconds(event.time_ns() - last_wall_ns_);
-    return std::max(last_t_ + absl::ToDoubleSeconds(since), last_t_);
-  }
-  const double t = TimeOf(absl::Nanoseconds(sample->awake_ns()));
-  const absl::Duration before = absl::Nanoseconds(sample->time_ns() - event.time_ns());
-  return std::max(std::min(t - absl::ToDoubleSeconds(before), t), last_t_);
+  if (sample != nullptr) return client::TimeOf(event, *sample, begin_, last_t_);
+  const absl::Duration since = absl::Nanoseconds(event.time_ns() - last_wall_ns_);
+  return std::max(last_t_ + absl::ToDoubleSeconds(since), last_t_);
 }
 
 void Recording::Mark(absl::Duration awake, const std::string& note) {

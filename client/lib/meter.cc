@@ -142,7 +142,8 @@ void MeterCore::Add(const v1::WatchProcessResponse& response) {
   const std::lock_guard lock(mutex_);
   for (const v1::Event& event : response.events()) {
     TraceEvent line = TraceLine(event);
-    line.t = TimeOf(event, response);
+    line.t = response.has_sample() ? TimeOf(event, response.sample(), begin_, last_t_)
+                                   : absl::ToDoubleSeconds(AwakeNow() - begin_);
     (void)writer_->Write(line);
   }
   if (response.dropped() > 0) {
@@ -165,17 +166,6 @@ void MeterCore::Begun() {
   const std::lock_guard lock(mutex_);
   begun_ = true;
   began_.notify_all();
-}
-
-// An event has the wall clock only, and that may be set meanwhile: so it is counted from the sample
-// that it came with, and kept between that and the one before.
-double MeterCore::TimeOf(const v1::Event& event, const v1::WatchProcessResponse& response) const {
-  const double now = absl::ToDoubleSeconds(AwakeNow() - begin_);
-  if (!response.has_sample()) return now;
-  const v1::ProcessSample& sample = response.sample();
-  const double t = absl::ToDoubleSeconds(absl::Nanoseconds(sample.awake_ns()) - begin_);
-  const absl::Duration before = absl::Nanoseconds(sample.time_ns() - event.time_ns());
-  return std::max(std::min(t - absl::ToDoubleSeconds(before), t), last_t_);
 }
 
 bool MeterCore::FindNext() {

@@ -40,7 +40,6 @@ class MeterCore {
   absl::Status ReadSamples();
   void Add(const v1::WatchProcessResponse& response);
   void Begun();
-  double TimeOf(const v1::Event& event, const v1::WatchProcessResponse& response) const;
   bool FindNext();  // false when it was closed
 
   const std::string path_;

@@ -44,4 +44,11 @@ TraceEvent TraceLine(const v1::Event& event) {
   return line;
 }
 
+double TimeOf(const v1::Event& event, const v1::ProcessSample& sample, absl::Duration begin,
+              double last_t) {
+  const double t = absl::ToDoubleSeconds(absl::Nanoseconds(sample.awake_ns()) - begin);
+  const absl::Duration before = absl::Nanoseconds(sample.time_ns() - event.time_ns());
+  return std::max(std::min(t - absl::ToDoubleSeconds(before), t), last_t);
+}
+
 }  // namespace stageload::client

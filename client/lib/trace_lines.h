@@ -14,6 +14,11 @@ namespace stageload::client {
 TraceSample TraceLine(const v1::ProcessSample& sample, absl::Duration begin);
 // A mark as the program said it, and what was done to it as a note. Without its `t`.
 TraceEvent TraceLine(const v1::Event& event);
+// When that was, in seconds since `begin`. An event has the wall clock only, and that may be set
+// meanwhile: so it is counted from the sample that it came with, and kept between that and the one
+// before, which was at `last_t`.
+double TimeOf(const v1::Event& event, const v1::ProcessSample& sample, absl::Duration begin,
+              double last_t);
 
 }  // namespace stageload::client
 
