@@ -7,31 +7,26 @@
 
 namespace stageload::rpc {
 
-grpc::ServerUnaryReactor* AdminService::GetVersion(grpc::CallbackServerContext* context,
-                                                   const v1::GetVersionRequest*,
-                                                   v1::GetVersionResponse* response) {
-  response->set_version(kVersion);
-  response->set_pid(getpid());
-  response->set_start_time_ns(absl::ToUnixNanos(parts_.start_time));
-  response->set_api_level(kApiLevel);
-  response->set_dry_run(parts_.dry_run);
-  response->set_state_directory(parts_.state_directory);
+void AdminService::GetVersion(const v1::GetVersionRequest&,
+                              UnaryCall<v1::GetVersionResponse> call) {
+  v1::GetVersionResponse response;
+  response.set_version(kVersion);
+  response.set_pid(getpid());
+  response.set_start_time_ns(absl::ToUnixNanos(parts_.start_time));
+  response.set_api_level(kApiLevel);
+  response.set_dry_run(parts_.dry_run);
+  response.set_state_directory(parts_.state_directory);
   utsname system = {};
-  if (uname(&system) == 0) response->set_platform(system.sysname);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  if (uname(&system) == 0) response.set_platform(system.sysname);
+  call.Answer(response);
 }
 
-grpc::ServerUnaryReactor* AdminService::Shutdown(grpc::CallbackServerContext* context,
-                                                 const v1::ShutdownRequest*,
-                                                 v1::ShutdownResponse* response) {
-  response->set_pid(getpid());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+void AdminService::Shutdown(const v1::ShutdownRequest&, UnaryCall<v1::ShutdownResponse> call) {
+  v1::ShutdownResponse response;
+  response.set_pid(getpid());
+  call.Answer(response);
   // Stopping waits for calls that are being answered, this one too.
   parts_.on_shutdown();
-  return reactor;
 }
 
 }  // namespace stageload::rpc

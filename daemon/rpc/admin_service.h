@@ -5,20 +5,19 @@
 #define STAGELOAD_DAEMON_RPC_ADMIN_SERVICE_H_
 
 #include "daemon/rpc/parts.h"
+#include "daemon/rpc/typed_call.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
 
 namespace stageload::rpc {
 
-class AdminService final : public v1::AdminService::CallbackService {
+class AdminService final {
  public:
+  using Api = v1::AdminService;
+
   explicit AdminService(const Parts& parts) : parts_(parts) {}
 
-  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
-                                       const v1::GetVersionRequest* request,
-                                       v1::GetVersionResponse* response) override;
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
-                                     const v1::ShutdownRequest* request,
-                                     v1::ShutdownResponse* response) override;
+  void GetVersion(const v1::GetVersionRequest& request, UnaryCall<v1::GetVersionResponse> call);
+  void Shutdown(const v1::ShutdownRequest& request, UnaryCall<v1::ShutdownResponse> call);
 
  private:
   const Parts& parts_;

@@ -6,31 +6,24 @@
 
 #include "daemon/rpc/parts.h"
 #include "daemon/rpc/peer.h"
+#include "daemon/rpc/typed_call.h"
 #include "stageload/v1/admission_service.grpc.pb.h"
 
 namespace stageload::rpc {
 
-class AdmissionService final : public v1::AdmissionService::CallbackService {
+class AdmissionService final {
  public:
+  using Api = v1::AdmissionService;
+
   AdmissionService(const Parts& parts, const Peer& peer);
 
-  grpc::ServerWriteReactor<v1::GuardResponse>* Guard(grpc::CallbackServerContext* context,
-                                                     const v1::GuardRequest* request) override;
-  grpc::ServerWriteReactor<v1::ResumeGuardResponse>* ResumeGuard(
-      grpc::CallbackServerContext* context, const v1::ResumeGuardRequest* request) override;
-  grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
-                                       const v1::ReportExitRequest* request,
-                                       v1::ReportExitResponse* response) override;
-  grpc::ServerWriteReactor<v1::RegisterResponse>* Register(
-      grpc::CallbackServerContext* context, const v1::RegisterRequest* request) override;
-  grpc::ServerWriteReactor<v1::AcquireResponse>* Acquire(
-      grpc::CallbackServerContext* context, const v1::AcquireRequest* request) override;
-  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context,
-                                    const v1::ReleaseRequest* request,
-                                    v1::ReleaseResponse* response) override;
-  grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
-                                   const v1::ReportRequest* request,
-                                   v1::ReportResponse* response) override;
+  void Guard(const v1::GuardRequest& request, StreamCall<v1::GuardResponse> call);
+  void ResumeGuard(const v1::ResumeGuardRequest& request, StreamCall<v1::ResumeGuardResponse> call);
+  void ReportExit(const v1::ReportExitRequest& request, UnaryCall<v1::ReportExitResponse> call);
+  void Register(const v1::RegisterRequest& request, StreamCall<v1::RegisterResponse> call);
+  void Acquire(const v1::AcquireRequest& request, StreamCall<v1::AcquireResponse> call);
+  void Release(const v1::ReleaseRequest& request, UnaryCall<v1::ReleaseResponse> call);
+  void Report(const v1::ReportRequest& request, UnaryCall<v1::ReportResponse> call);
 
  private:
   const Parts& parts_;

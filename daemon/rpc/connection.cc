@@ -21,13 +21,13 @@ Connection::Connection(int fd, Peer peer, Clock::time_point silent_until)
 
 Connection::~Connection() { ::close(fd_); }
 
-bool Connection::Serve(std::vector<std::unique_ptr<grpc::Service>> services,
-                       const grpc::ResourceQuota& quota) {
+bool Connection::Serve(ServiceObjects services, const grpc::ResourceQuota& quota) {
   // gRPC closes the descriptor when it likes, so only a duplicate can be watched safely.
   const int watched = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (watched < 0) return false;
   grpc::ServerBuilder builder;
-  for (const auto& service : services) builder.RegisterService(service.get());
+  if (services.generic) builder.RegisterCallbackGenericService(services.generic.get());
+  for (const auto& service : services.registered) builder.RegisterService(service.get());
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetResourceQuota(quota);
   // A peer on the same machine cannot vanish without a hang-up, and one that is stopped (Ctrl-Z, a

@@ -4,6 +4,7 @@
 #ifndef STAGELOAD_DAEMON_RPC_CONNECTION_H_
 #define STAGELOAD_DAEMON_RPC_CONNECTION_H_
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
@@ -15,6 +16,13 @@
 #include "daemon/rpc/peer.h"
 
 namespace stageload::rpc {
+
+// What answers on one connection. All of it must be callback services: a sync one costs a thread
+// for each connection.
+struct ServiceObjects {
+  std::unique_ptr<grpc::CallbackGenericService> generic;   // may be null
+  std::vector<std::unique_ptr<grpc::Service>> registered;  // their methods go before `generic`
+};
 
 class Connection {
  public:
@@ -34,8 +42,7 @@ class Connection {
   Clock::time_point silent_until() const { return silent_until_; }
 
   // Hands the socket to gRPC. False when that cannot be done (no descriptor left).
-  bool Serve(std::vector<std::unique_ptr<grpc::Service>> services,
-             const grpc::ResourceQuota& quota);
+  bool Serve(ServiceObjects services, const grpc::ResourceQuota& quota);
 
   // Blocks until every call has ended; those that run at `deadline` are cancelled.
   void Shutdown(std::chrono::system_clock::time_point deadline);
@@ -44,7 +51,7 @@ class Connection {
   const Peer peer_;
   const Clock::time_point silent_until_;
   int fd_;
-  std::vector<std::unique_ptr<grpc::Service>> services_;
+  ServiceObjects services_;
   std::unique_ptr<grpc::Server> server_;  // after the services: goes before them
 };
 

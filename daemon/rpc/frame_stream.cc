@@ -25,8 +25,9 @@ absl::Status Negative(const char* field, std::int64_t value) {
 // Both go through seen_, so that nothing is sent twice and nothing is left out at the seam.
 class FrameStream final : public WriteLoop<grpc::ByteBuffer> {
  public:
-  FrameStream(telemetry::Hub* hub, OpenStreams& streams, const v1::WatchTelemetryRequest& request)
-      : WriteLoop(AtEnd::kLeaveIt),
+  FrameStream(Call& call, telemetry::Hub* hub, OpenStreams& streams,
+              const v1::WatchTelemetryRequest& request)
+      : WriteLoop(call, AtEnd::kLeaveIt),
         hub_(hub),
         streams_(streams),
         min_interval_(absl::Nanoseconds(request.min_interval_ns())),
@@ -166,19 +167,16 @@ v1::Event EventsLeftOut(absl::Time time) {
   return event;
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamFrames(telemetry::Hub* hub, OpenStreams& streams,
-                                                         const v1::WatchTelemetryRequest& request) {
+void StreamFrames(StreamCall<v1::WatchTelemetryResponse> call, telemetry::Hub* hub,
+                  OpenStreams& streams, const v1::WatchTelemetryRequest& request) {
   if (request.min_interval_ns() < 0) {
-    return new RefusedStream(Negative("min_interval_ns", request.min_interval_ns()));
+    return call.Fail(Negative("min_interval_ns", request.min_interval_ns()));
   }
   if (request.since_sequence() < 0) {
-    return new RefusedStream(Negative("since_sequence", request.since_sequence()));
+    return call.Fail(Negative("since_sequence", request.since_sequence()));
   }
-  const auto stream = std::make_shared<FrameStream>(hub, streams, request);
-  if (absl::Status status = stream->Start(stream); !status.ok()) return new RefusedStream(status);
-  return stream.get();
+  const auto stream = std::make_shared<FrameStream>(call.call(), hub, streams, request);
+  if (absl::Status status = stream->Start(stream); !status.ok()) call.Fail(status);
 }
-
-RefusedStream::RefusedStream(const absl::Status& status) { Finish(ToGrpc(status)); }
 
 }  // namespace stageload::rpc

@@ -4,8 +4,6 @@
 #ifndef STAGELOAD_DAEMON_RPC_FRAME_STREAM_H_
 #define STAGELOAD_DAEMON_RPC_FRAME_STREAM_H_
 
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 #include <grpcpp/support/slice.h>
 
 #include <cstddef>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "daemon/rpc/open_streams.h"
+#include "daemon/rpc/typed_call.h"
 #include "daemon/telemetry/hub.h"
 #include "stageload/v1/telemetry_service.pb.h"
 
@@ -33,15 +32,8 @@ v1::Event EventsLeftOut(absl::Time time);
 // A reader that is too slow skips frames and is told how many; of what it holds up, one answer is
 // in memory for it alone (kMaxEventBytes of events, and the frame that all share). InvalidArgument
 // names the field; ResourceExhausted when there are too many.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamFrames(telemetry::Hub* hub, OpenStreams& streams,
-                                                         const v1::WatchTelemetryRequest& request);
-
-// A call that was refused.
-class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
- public:
-  explicit RefusedStream(const absl::Status& status);
-  void OnDone() override { delete this; }
-};
+void StreamFrames(StreamCall<v1::WatchTelemetryResponse> call, telemetry::Hub* hub,
+                  OpenStreams& streams, const v1::WatchTelemetryRequest& request);
 
 }  // namespace stageload::rpc
 

@@ -6,20 +6,21 @@
 #define STAGELOAD_DAEMON_RPC_HEALTH_SERVICE_H_
 
 #include "daemon/rpc/open_streams.h"
+#include "daemon/rpc/typed_call.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace stageload::rpc {
 
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService final {
  public:
+  using Api = grpc::health::v1::Health;
+
   explicit HealthService(OpenStreams& streams) : streams_(streams) {}
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* response) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request) override;
+  void Check(const grpc::health::v1::HealthCheckRequest& request,
+             UnaryCall<grpc::health::v1::HealthCheckResponse> call);
+  void Watch(const grpc::health::v1::HealthCheckRequest& request,
+             StreamCall<grpc::health::v1::HealthCheckResponse> call);
 
  private:
   OpenStreams& streams_;

@@ -21,19 +21,19 @@ constexpr std::size_t kAtOnce = 100;
 
 class JobWatch final : public WriteLoop<v1::WatchJobsResponse> {
  public:
-  static JobWatch* Start(engine::Engine* engine, const v1::WatchJobsRequest& request) {
-    std::shared_ptr<JobWatch> watch(new JobWatch(engine));
+  static void Start(StreamCall<v1::WatchJobsResponse> call, engine::Engine* engine,
+                    const v1::WatchJobsRequest& request) {
+    std::shared_ptr<JobWatch> watch(new JobWatch(call.call(), engine));
     watch->Keep(watch);
     for (const std::int64_t id : request.known_ids()) watch->changed_.insert(JobId{id});
     engine->WatchAll(watch->token_, [watch](absl::StatusOr<std::vector<JobId>> ids) {
       watch->Changed(std::move(ids));
     });
-    return watch.get();
   }
 
  private:
-  explicit JobWatch(engine::Engine* engine)
-      : WriteLoop(AtEnd::kLeaveIt), engine_(engine), token_(engine->NewWatchToken()) {}
+  JobWatch(Call& call, engine::Engine* engine)
+      : WriteLoop(call, AtEnd::kLeaveIt), engine_(engine), token_(engine->NewWatchToken()) {}
 
   void Changed(absl::StatusOr<std::vector<JobId>> ids) {
     Lock lock = Locked();
@@ -93,9 +93,9 @@ class JobWatch final : public WriteLoop<v1::WatchJobsResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine,
-                                                           const v1::WatchJobsRequest& request) {
-  return JobWatch::Start(engine, request);
+void WatchJobs(StreamCall<v1::WatchJobsResponse> call, engine::Engine* engine,
+               const v1::WatchJobsRequest& request) {
+  JobWatch::Start(call, engine, request);
 }
 
 }  // namespace stageload::rpc

@@ -5,16 +5,15 @@
 #ifndef STAGELOAD_DAEMON_RPC_JOB_WATCH_H_
 #define STAGELOAD_DAEMON_RPC_JOB_WATCH_H_
 
-#include <grpcpp/support/server_callback.h>
-
 #include "daemon/engine/engine.h"
+#include "daemon/rpc/typed_call.h"
 #include "stageload/v1/job_service.pb.h"
 
 namespace stageload::rpc {
 
-// Lives until gRPC is done with it. Ends with UNAVAILABLE when the engine stops.
-grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(engine::Engine* engine,
-                                                           const v1::WatchJobsRequest& request);
+// Ends with UNAVAILABLE when the engine stops.
+void WatchJobs(StreamCall<v1::WatchJobsResponse> call, engine::Engine* engine,
+               const v1::WatchJobsRequest& request);
 
 }  // namespace stageload::rpc
 

@@ -17,9 +17,9 @@ namespace stageload::rpc {
 template <typename Message>
 class LatestStream final : public WriteLoop<Message> {
  public:
-  // Lives until gRPC is done with it and the last shared_ptr is gone.
-  static std::shared_ptr<LatestStream> Create() {
-    std::shared_ptr<LatestStream> stream(new LatestStream);
+  // Lives until the call is done and the last shared_ptr is gone.
+  static std::shared_ptr<LatestStream> Create(StreamCall<Message> call) {
+    std::shared_ptr<LatestStream> stream(new LatestStream(call.call()));
     stream->Keep(stream);
     return stream;
   }
@@ -52,7 +52,8 @@ class LatestStream final : public WriteLoop<Message> {
  private:
   using Lock = typename WriteLoop<Message>::Lock;
 
-  LatestStream() : WriteLoop<Message>(WriteLoop<Message>::AtEnd::kWriteWhatWaits) {}
+  explicit LatestStream(Call& call)
+      : WriteLoop<Message>(call, WriteLoop<Message>::AtEnd::kWriteWhatWaits) {}
 
   bool Take(Message& message) override {
     if (!next_) return false;

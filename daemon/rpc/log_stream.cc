@@ -20,18 +20,18 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 
 // Its steps (a look at the log, a write, a rest) follow one another, each started by the one
 // before, so only what OnCancel and the job's watcher touch is shared.
-class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsResponse> {
+class LogStream final : public StreamReactions {
  public:
-  static LogStreamReactor* Start(engine::Engine* engine, OpenStreams& streams, core::JobId id,
-                                 const LogQuery& query) {
-    std::shared_ptr<LogStreamReactor> stream(new LogStreamReactor(engine, streams, id, query));
+  static void Start(StreamCall<v1::ReadLogsResponse> call, engine::Engine* engine,
+                    OpenStreams& streams, core::JobId id, const LogQuery& query) {
+    std::shared_ptr<LogStream> stream(new LogStream(call.call(), engine, streams, id, query));
     stream->self_ = stream;
-    stream->key_ = streams.Add([weak = std::weak_ptr<LogStreamReactor>(stream)](const auto&) {
+    call.call().Bind(stream.get());
+    stream->key_ = streams.Add([weak = std::weak_ptr<LogStream>(stream)](const auto&) {
       if (const auto open = weak.lock()) open->Break();
     });
     engine->Get(id,
                 [stream](absl::StatusOr<engine::JobView> job) { stream->Open(std::move(job)); });
-    return stream.get();
   }
 
   void OnWriteDone(bool ok) override {
@@ -47,18 +47,18 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
   void OnDone() override {
     if (token_) engine_->Unwatch(*token_);
     streams_.Remove(key_);
-    const std::shared_ptr<LogStreamReactor> self = std::move(self_);
+    const std::shared_ptr<LogStream> self = std::move(self_);
   }
 
  private:
-  LogStreamReactor(engine::Engine* engine, OpenStreams& streams, core::JobId id,
-                   const LogQuery& query)
-      : engine_(engine), streams_(streams), id_(id), query_(query) {}
+  LogStream(Call& call, engine::Engine* engine, OpenStreams& streams, core::JobId id,
+            const LogQuery& query)
+      : call_(call), engine_(engine), streams_(streams), id_(id), query_(query) {}
 
   void Open(absl::StatusOr<engine::JobView> job) {
-    if (!job.ok()) return Finish(ToGrpc(job.status()));
+    if (!job.ok()) return call_.Finish(ToGrpc(job.status()));
     if (job->record.kind == core::JobKind::kGuard) {
-      return Finish(ToGrpc(absl::FailedPreconditionError(
+      return call_.Finish(ToGrpc(absl::FailedPreconditionError(
           absl::StrCat("job ", core::Value(id_),
                        " is a guarded command; its output went to its own terminal"))));
     }
@@ -81,30 +81,31 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
 
   void Next() {
     if (cancelled_) {
-      return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+      return call_.Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
     }
     // Before the log: one that grows faster than it is read must not hold up the end.
     if (broken_) {
-      return Finish(
+      return call_.Finish(
           ToGrpc(WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown)));
     }
     // Read before the log is: what was written before the end is then in it.
     const bool ended = ended_;
     absl::StatusOr<std::optional<jobs::LogPiece>> piece = reader_->Next();
-    if (!piece.ok()) return Finish(ToGrpc(piece.status()));
+    if (!piece.ok()) return call_.Finish(ToGrpc(piece.status()));
     if (piece->has_value()) return Write(*std::move(*piece));
-    if (ended) return Finish(grpc::Status::OK);
+    if (ended) return call_.Finish(grpc::Status::OK);
     Rest(kLookAgain);
   }
 
   void Write(jobs::LogPiece piece) {
-    response_.set_stream(piece.stream == jobs::LogStream::kStderr ? v1::LOG_STREAM_STDERR
-                                                                  : v1::LOG_STREAM_STDOUT);
-    response_.set_time_ns(absl::ToUnixNanos(piece.time));
-    response_.set_dropped_bytes(piece.dropped.count());
-    response_.set_skipped_bytes(piece.skipped.count());
-    response_.set_data(piece.data.data(), piece.data.size());
-    StartWrite(&response_);
+    v1::ReadLogsResponse response;
+    response.set_stream(piece.stream == jobs::LogStream::kStderr ? v1::LOG_STREAM_STDERR
+                                                                 : v1::LOG_STREAM_STDOUT);
+    response.set_time_ns(absl::ToUnixNanos(piece.time));
+    response.set_dropped_bytes(piece.dropped.count());
+    response.set_skipped_bytes(piece.skipped.count());
+    response.set_data(piece.data.data(), piece.data.size());
+    call_.Write(Serialized(response));
   }
 
   // What ends the stream is looked at in Next(), and by nobody else.
@@ -125,7 +126,7 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
 
   void Rest(std::chrono::milliseconds duration) {
     // The alarm may ring, and all be over, before this returns.
-    const std::shared_ptr<LogStreamReactor> self = self_;
+    const std::shared_ptr<LogStream> self = self_;
     const std::lock_guard<std::mutex> lock(alarm_mutex_);
     // What came before the alarm was set must not wait for it to ring by itself.
     const bool now = cancelled_ || broken_;
@@ -136,15 +137,15 @@ class LogStreamReactor final : public grpc::ServerWriteReactor<v1::ReadLogsRespo
     alarm_->Set(at, [this](bool) { Next(); });
   }
 
+  Call& call_;
   engine::Engine* const engine_;
   OpenStreams& streams_;
   const core::JobId id_;
   const LogQuery query_;
-  std::shared_ptr<LogStreamReactor> self_;  // until OnDone
+  std::shared_ptr<LogStream> self_;  // until OnDone
   std::uint64_t key_ = 0;
   std::optional<jobs::LogReader> reader_;
   std::optional<engine::Engine::WatchToken> token_;
-  v1::ReadLogsResponse response_;
   std::atomic<bool> ended_ = false;
   std::atomic<bool> broken_ = false;
   std::atomic<bool> cancelled_ = false;
@@ -176,10 +177,9 @@ absl::StatusOr<LogQuery> ToLogQuery(const v1::ReadLogsRequest& request) {
   return query;
 }
 
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
-                                                          OpenStreams& streams, core::JobId id,
-                                                          const LogQuery& query) {
-  return LogStreamReactor::Start(engine, streams, id, query);
+void StreamLog(StreamCall<v1::ReadLogsResponse> call, engine::Engine* engine, OpenStreams& streams,
+               core::JobId id, const LogQuery& query) {
+  LogStream::Start(call, engine, streams, id, query);
 }
 
 }  // namespace stageload::rpc

@@ -4,8 +4,6 @@
 #ifndef STAGELOAD_DAEMON_RPC_LOG_STREAM_H_
 #define STAGELOAD_DAEMON_RPC_LOG_STREAM_H_
 
-#include <grpcpp/support/server_callback.h>
-
 #include <cstdint>
 #include <optional>
 
@@ -14,6 +12,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/jobs/log.h"
 #include "daemon/rpc/open_streams.h"
+#include "daemon/rpc/typed_call.h"
 #include "stageload/v1/job_service.pb.h"
 
 namespace stageload::rpc {
@@ -26,10 +25,9 @@ struct LogQuery {
 // InvalidArgument names the field.
 absl::StatusOr<LogQuery> ToLogQuery(const v1::ReadLogsRequest& request);
 
-// Owns itself; gRPC ends it. `streams` outlives it.
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* StreamLog(engine::Engine* engine,
-                                                          OpenStreams& streams, core::JobId id,
-                                                          const LogQuery& query);
+// `streams` outlives the call.
+void StreamLog(StreamCall<v1::ReadLogsResponse> call, engine::Engine* engine, OpenStreams& streams,
+               core::JobId id, const LogQuery& query);
 
 }  // namespace stageload::rpc
 

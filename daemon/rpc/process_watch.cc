@@ -16,23 +16,18 @@ constexpr int kMaxEvents = 1000;  // in one answer
 
 class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
  public:
-  static ProcessWatch* Start(engine::Engine* engine,
-                             const absl::StatusOr<engine::RecordRequest>& request) {
-    std::shared_ptr<ProcessWatch> watch(new ProcessWatch(engine));
+  static void Start(StreamCall<v1::WatchProcessResponse> call, engine::Engine* engine,
+                    const engine::RecordRequest& request) {
+    std::shared_ptr<ProcessWatch> watch(new ProcessWatch(call.call(), engine));
     watch->Keep(watch);
-    if (!request.ok()) {
-      watch->End(request.status());
-    } else {
-      engine->Record(
-          watch->token_, *request,
-          [watch](const absl::StatusOr<engine::RecordingUpdate>& update) { watch->Tell(update); });
-    }
-    return watch.get();
+    engine->Record(
+        watch->token_, request,
+        [watch](const absl::StatusOr<engine::RecordingUpdate>& update) { watch->Tell(update); });
   }
 
  private:
-  explicit ProcessWatch(engine::Engine* engine)
-      : WriteLoop(AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
+  ProcessWatch(Call& call, engine::Engine* engine)
+      : WriteLoop(call, AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
 
   void End(const absl::Status& status) {
     Lock lock = Locked();
@@ -78,9 +73,10 @@ class ProcessWatch final : public WriteLoop<v1::WatchProcessResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* StartProcessWatch(
-    engine::Engine* engine, const absl::StatusOr<engine::RecordRequest>& request) {
-  return ProcessWatch::Start(engine, request);
+void StartProcessWatch(StreamCall<v1::WatchProcessResponse> call, engine::Engine* engine,
+                       const absl::StatusOr<engine::RecordRequest>& request) {
+  if (!request.ok()) return call.Fail(request.status());
+  ProcessWatch::Start(call, engine, *request);
 }
 
 }  // namespace stageload::rpc

@@ -7,18 +7,21 @@
 #include <string>
 
 #include "daemon/rpc/services.h"
+#include "daemon/rpc/typed_call.h"
 
 namespace stageload::rpc {
 namespace {
 
 namespace pb = google::protobuf;
 
+using Request = grpc::reflection::v1::ServerReflectionRequest;
+using Response = grpc::reflection::v1::ServerReflectionResponse;
+
 const pb::DescriptorPool& Pool() { return *pb::DescriptorPool::generated_pool(); }
 
 // The file and all that it imports, each once.
-template <typename Response>
 void AddFile(const pb::FileDescriptor* file, std::set<const pb::FileDescriptor*>& seen,
-             Response& response) {
+             grpc::reflection::v1::FileDescriptorResponse& response) {
   if (!seen.insert(file).second) return;
   pb::FileDescriptorProto proto;
   file->CopyTo(&proto);
@@ -26,13 +29,11 @@ void AddFile(const pb::FileDescriptor* file, std::set<const pb::FileDescriptor*>
   for (int i = 0; i < file->dependency_count(); ++i) AddFile(file->dependency(i), seen, response);
 }
 
-template <typename Response>
 void AnswerError(grpc::StatusCode code, const std::string& text, Response& response) {
   response.mutable_error_response()->set_error_code(static_cast<int>(code));
   response.mutable_error_response()->set_error_message(text);
 }
 
-template <typename Response>
 void AnswerFile(const pb::FileDescriptor* file, const std::string& asked, Response& response) {
   if (file == nullptr) {
     return AnswerError(grpc::StatusCode::NOT_FOUND, asked + " is not known here", response);
@@ -41,7 +42,6 @@ void AnswerFile(const pb::FileDescriptor* file, const std::string& asked, Respon
   AddFile(file, seen, *response.mutable_file_descriptor_response());
 }
 
-template <typename Request, typename Response>
 void Answer(const Request& request, Response& response) {
   response.set_valid_host(request.host());
   *response.mutable_original_request() = request;
@@ -66,42 +66,34 @@ void Answer(const Request& request, Response& response) {
 }
 
 // Read one, write one; deletes itself.
-template <typename Request, typename Response>
-class Reactor final : public grpc::ServerBidiReactor<Request, Response> {
+class Reactor final : public grpc::ServerGenericBidiReactor {
  public:
-  Reactor() { this->StartRead(&request_); }
+  Reactor() { StartRead(&message_); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return this->Finish(grpc::Status::OK);
-    response_.Clear();
-    Answer(request_, response_);
-    this->StartWrite(&response_);
+    if (!ok) return Finish(grpc::Status::OK);
+    Request request;
+    if (!Parse(message_, request)) {
+      return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                 "the request is not of the method's type"));
+    }
+    Response response;
+    Answer(request, response);
+    message_ = Serialized(response);
+    StartWrite(&message_);
   }
   void OnWriteDone(bool ok) override {
-    if (!ok) return this->Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
-    this->StartRead(&request_);
+    if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
+    StartRead(&message_);
   }
   void OnDone() override { delete this; }
 
  private:
-  Request request_;
-  Response response_;
+  grpc::ByteBuffer message_;
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::reflection::v1::ServerReflectionRequest,
-                        grpc::reflection::v1::ServerReflectionResponse>*
-ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext*) {
-  return new Reactor<grpc::reflection::v1::ServerReflectionRequest,
-                     grpc::reflection::v1::ServerReflectionResponse>;
-}
-
-grpc::ServerBidiReactor<grpc::reflection::v1alpha::ServerReflectionRequest,
-                        grpc::reflection::v1alpha::ServerReflectionResponse>*
-ReflectionServiceAlpha::ServerReflectionInfo(grpc::CallbackServerContext*) {
-  return new Reactor<grpc::reflection::v1alpha::ServerReflectionRequest,
-                     grpc::reflection::v1alpha::ServerReflectionResponse>;
-}
+grpc::ServerGenericBidiReactor* NewReflection() { return new Reactor; }
 
 }  // namespace stageload::rpc

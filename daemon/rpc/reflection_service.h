@@ -5,26 +5,21 @@
 #ifndef STAGELOAD_DAEMON_RPC_REFLECTION_SERVICE_H_
 #define STAGELOAD_DAEMON_RPC_REFLECTION_SERVICE_H_
 
+#include <grpcpp/generic/async_generic_service.h>
+
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 
 namespace stageload::rpc {
 
-class ReflectionService final : public grpc::reflection::v1::ServerReflection::CallbackService {
- public:
-  grpc::ServerBidiReactor<grpc::reflection::v1::ServerReflectionRequest,
-                          grpc::reflection::v1::ServerReflectionResponse>*
-  ServerReflectionInfo(grpc::CallbackServerContext* context) override;
+// Its one method, under its name and its older one. The messages are the same on the wire.
+inline constexpr const char* kReflectionPaths[] = {
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 };
 
-// The same under its older name.
-class ReflectionServiceAlpha final
-    : public grpc::reflection::v1alpha::ServerReflection::CallbackService {
- public:
-  grpc::ServerBidiReactor<grpc::reflection::v1alpha::ServerReflectionRequest,
-                          grpc::reflection::v1alpha::ServerReflectionResponse>*
-  ServerReflectionInfo(grpc::CallbackServerContext* context) override;
-};
+// A call of it, with many questions and answers.
+grpc::ServerGenericBidiReactor* NewReflection();
 
 }  // namespace stageload::rpc
 

@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
+#include "daemon/rpc/connection.h"
 #include "daemon/rpc/open_streams.h"
 #include "daemon/rpc/services.h"
 #include "daemon/rpc/transport.h"
@@ -34,7 +35,9 @@ class Server::Impl {
  private:
   Transport::Options TransportOptions() {
     Transport::Options options;
-    options.services = [this](const Peer& peer) { return MakeServices(parts_, peer, streams_); };
+    options.services = [this](const Peer& peer) {
+      return ServiceObjects{.generic = MakeServices(parts_, peer, streams_), .registered = {}};
+    };
     return options;
   }
 

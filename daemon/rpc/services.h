@@ -1,10 +1,10 @@
-// All services of one connection.
+// All that our API answers on one connection.
 //
 // Threading: any thread.
 #ifndef STAGELOAD_DAEMON_RPC_SERVICES_H_
 #define STAGELOAD_DAEMON_RPC_SERVICES_H_
 
-#include <grpcpp/impl/service_type.h>
+#include <grpcpp/generic/async_generic_service.h>
 
 #include <memory>
 #include <string>
@@ -17,8 +17,8 @@
 namespace stageload::rpc {
 
 // `parts` and `streams` outlive the connection.
-std::vector<std::unique_ptr<grpc::Service>> MakeServices(const Parts& parts, const Peer& peer,
-                                                         OpenStreams& streams);
+std::unique_ptr<grpc::CallbackGenericService> MakeServices(const Parts& parts, const Peer& peer,
+                                                           OpenStreams& streams);
 
 // Their full names, "stageload.v1.JobService".
 const std::vector<std::string>& ServiceNames();

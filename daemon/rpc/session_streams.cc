@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "daemon/rpc/convert_session.h"
+#include "daemon/rpc/write_loop.h"
 
 namespace stageload::rpc {
 namespace {
@@ -15,23 +16,18 @@ namespace {
 // The registration lives as long as this does.
 class SessionStream final : public WriteLoop<v1::RegisterResponse> {
  public:
-  static SessionStream* Start(engine::Engine* engine,
-                              absl::StatusOr<engine::RegisterRequest> request) {
-    std::shared_ptr<SessionStream> stream(new SessionStream(engine));
+  static void Start(StreamCall<v1::RegisterResponse> call, engine::Engine* engine,
+                    engine::RegisterRequest request) {
+    std::shared_ptr<SessionStream> stream(new SessionStream(call.call(), engine));
     stream->Keep(stream);
-    if (!request.ok()) {
-      stream->End(request.status());
-    } else {
-      engine->Register(
-          stream->token_, *std::move(request),
-          [stream](const absl::StatusOr<engine::SessionEvent>& event) { stream->Tell(event); });
-    }
-    return stream.get();
+    engine->Register(
+        stream->token_, std::move(request),
+        [stream](const absl::StatusOr<engine::SessionEvent>& event) { stream->Tell(event); });
   }
 
  private:
-  explicit SessionStream(engine::Engine* engine)
-      : WriteLoop(AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
+  SessionStream(Call& call, engine::Engine* engine)
+      : WriteLoop(call, AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
 
   void Tell(const absl::StatusOr<engine::SessionEvent>& event) {
     if (!event.ok()) return End(event.status());
@@ -68,30 +64,25 @@ class SessionStream final : public WriteLoop<v1::RegisterResponse> {
 // The newest of what a lease waits for, then its grant.
 class LeaseStream final : public WriteLoop<v1::AcquireResponse> {
  public:
-  static LeaseStream* Start(engine::Engine* engine,
-                            absl::StatusOr<engine::AcquireRequest> request) {
-    std::shared_ptr<LeaseStream> stream(new LeaseStream(engine));
+  static void Start(StreamCall<v1::AcquireResponse> call, engine::Engine* engine,
+                    engine::AcquireRequest request) {
+    std::shared_ptr<LeaseStream> stream(new LeaseStream(call.call(), engine));
     stream->Keep(stream);
-    if (!request.ok()) {
-      stream->End(request.status());
-    } else {
-      engine->Acquire(
-          stream->token_, *std::move(request),
-          [stream](const absl::StatusOr<engine::LeaseEvent>& event) { stream->Tell(event); });
-    }
-    return stream.get();
+    engine->Acquire(
+        stream->token_, std::move(request),
+        [stream](const absl::StatusOr<engine::LeaseEvent>& event) { stream->Tell(event); });
   }
 
  private:
-  explicit LeaseStream(engine::Engine* engine)
-      : WriteLoop(AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
+  LeaseStream(Call& call, engine::Engine* engine)
+      : WriteLoop(call, AtEnd::kWriteWhatWaits), engine_(engine), token_(engine->NewWatchToken()) {}
 
   void Tell(const absl::StatusOr<engine::LeaseEvent>& event) {
     if (!event.ok()) return End(event.status());
     const auto* granted = std::get_if<engine::LeaseGranted>(&*event);
     {
       Lock lock = Locked();
-      if (kept() == nullptr) {  // gRPC is done with it: nobody will ever hear
+      if (kept() == nullptr) {  // the call is done: nobody will ever hear
         lock.unlock();
         if (granted != nullptr) engine_->ReleaseUntold(granted->id);
         return;
@@ -133,14 +124,16 @@ class LeaseStream final : public WriteLoop<v1::AcquireResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::RegisterResponse>* StartSession(
-    engine::Engine* engine, absl::StatusOr<engine::RegisterRequest> request) {
-  return SessionStream::Start(engine, std::move(request));
+void StartSession(StreamCall<v1::RegisterResponse> call, engine::Engine* engine,
+                  absl::StatusOr<engine::RegisterRequest> request) {
+  if (!request.ok()) return call.Fail(request.status());
+  SessionStream::Start(call, engine, *std::move(request));
 }
 
-grpc::ServerWriteReactor<v1::AcquireResponse>* StartAcquire(
-    engine::Engine* engine, absl::StatusOr<engine::AcquireRequest> request) {
-  return LeaseStream::Start(engine, std::move(request));
+void StartAcquire(StreamCall<v1::AcquireResponse> call, engine::Engine* engine,
+                  absl::StatusOr<engine::AcquireRequest> request) {
+  if (!request.ok()) return call.Fail(request.status());
+  LeaseStream::Start(call, engine, *std::move(request));
 }
 
 }  // namespace stageload::rpc

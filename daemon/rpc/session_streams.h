@@ -7,17 +7,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/engine/engine.h"
-#include "daemon/rpc/write_loop.h"
+#include "daemon/rpc/typed_call.h"
 #include "stageload/v1/admission_service.pb.h"
 
 namespace stageload::rpc {
 
-// Each begins with what the engine answers, or ends with the error that `request` is. They live
-// until gRPC is done with them.
-grpc::ServerWriteReactor<v1::RegisterResponse>* StartSession(
-    engine::Engine* engine, absl::StatusOr<engine::RegisterRequest> request);
-grpc::ServerWriteReactor<v1::AcquireResponse>* StartAcquire(
-    engine::Engine* engine, absl::StatusOr<engine::AcquireRequest> request);
+// Each begins with what the engine answers, or ends with the error that `request` is.
+void StartSession(StreamCall<v1::RegisterResponse> call, engine::Engine* engine,
+                  absl::StatusOr<engine::RegisterRequest> request);
+void StartAcquire(StreamCall<v1::AcquireResponse> call, engine::Engine* engine,
+                  absl::StatusOr<engine::AcquireRequest> request);
 
 }  // namespace stageload::rpc
 

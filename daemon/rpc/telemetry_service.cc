@@ -17,25 +17,9 @@
 #include "daemon/rpc/process_watch.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/status.h"
-#include "daemon/rpc/unary.h"
 
 namespace stageload::rpc {
 namespace {
-
-bool Parse(const grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message) {
-  std::vector<grpc::Slice> slices;
-  if (!buffer.Dump(&slices).ok()) return false;
-  std::string bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return message.ParseFromString(bytes);
-}
-
-absl::Status BadRequest() {
-  return WithReason(absl::InvalidArgumentError("the request is not of the method's type"),
-                    kInvalidField);
-}
 
 // The newest ones that fit; their time is that of the frame.
 void LimitEvents(absl::Time time, google::protobuf::RepeatedPtrField<v1::Event>& events) {
@@ -71,55 +55,45 @@ telemetry::Encoded EncodeFrame(const telemetry::Frame& frame) {
 static_assert(int{v1::GetSnapshotResponse::kFrameFieldNumber} ==
               int{v1::WatchTelemetryResponse::kFrameFieldNumber});
 
-grpc::ServerUnaryReactor* TelemetryService::GetSnapshot(grpc::CallbackServerContext* context,
-                                                        const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
-  v1::GetSnapshotRequest parsed;
-  if (!Parse(*request, parsed)) return Fail(context, BadRequest());
+void TelemetryService::GetSnapshot(const v1::GetSnapshotRequest&,
+                                   UnaryCall<v1::GetSnapshotResponse> call) {
   std::shared_ptr<const telemetry::Published> newest = parts_.hub->Newest();
   if (newest == nullptr) {
-    return Fail(context,
-                WithReason(absl::UnavailableError("the machine has not been read yet"), kNoSample));
+    return call.Fail(
+        WithReason(absl::UnavailableError("the machine has not been read yet"), kNoSample));
   }
   const grpc::Slice slice = SharedSlice(std::move(newest));
-  *response = grpc::ByteBuffer(&slice, 1);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  call.AnswerBytes(grpc::ByteBuffer(&slice, 1));
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* TelemetryService::WatchTelemetry(
-    grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
-  v1::WatchTelemetryRequest parsed;
-  if (!Parse(*request, parsed)) return new RefusedStream(BadRequest());
-  return StreamFrames(parts_.hub, streams_, parsed);
+void TelemetryService::WatchTelemetry(const v1::WatchTelemetryRequest& request,
+                                      StreamCall<v1::WatchTelemetryResponse> call) {
+  StreamFrames(call, parts_.hub, streams_, request);
 }
 
-grpc::ServerUnaryReactor* TelemetryService::ListHistory(grpc::CallbackServerContext* context,
-                                                        const v1::ListHistoryRequest* request,
-                                                        v1::ListHistoryResponse* response) {
-  absl::StatusOr<store::EventQuery> query = ToEventQuery(*request);
-  if (!query.ok()) return Fail(context, query.status());
+void TelemetryService::ListHistory(const v1::ListHistoryRequest& request,
+                                   UnaryCall<v1::ListHistoryResponse> call) {
+  absl::StatusOr<store::EventQuery> query = ToEventQuery(request);
+  if (!query.ok()) return call.Fail(query.status());
   const int page = query->limit;
   query->limit = page + 1;  // one more tells whether there is another page
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  parts_.engine->ListEvents(
-      *std::move(query),
-      [reactor, response, page](const absl::StatusOr<std::vector<store::EventRow>>& rows) {
-        if (rows.ok()) FillHistory(*rows, page, *response);
-        reactor->Finish(ToGrpc(rows.status()));
-      });
-  return reactor;
+  parts_.engine->ListEvents(*std::move(query),
+                            [call, page](const absl::StatusOr<std::vector<store::EventRow>>& rows) {
+                              if (!rows.ok()) return call.Fail(rows.status());
+                              v1::ListHistoryResponse response;
+                              FillHistory(*rows, page, response);
+                              call.Answer(response);
+                            });
 }
 
-grpc::ServerWriteReactor<v1::WatchProcessResponse>* TelemetryService::WatchProcess(
-    grpc::CallbackServerContext*, const v1::WatchProcessRequest* request) {
-  absl::StatusOr<engine::RecordRequest> record = ToRecord(*request, {0, peer_.pid});
+void TelemetryService::WatchProcess(const v1::WatchProcessRequest& request,
+                                    StreamCall<v1::WatchProcessResponse> call) {
+  absl::StatusOr<engine::RecordRequest> record = ToRecord(request, {0, peer_.pid});
   if (record.ok()) {
     absl::Status may = CheckMayName(parts_, peer_, record->pid, "record");
     if (!may.ok()) record = std::move(may);
   }
-  return StartProcessWatch(parts_.engine, record);
+  StartProcessWatch(call, parts_.engine, record);
 }
 
 }  // namespace stageload::rpc

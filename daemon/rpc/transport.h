@@ -18,11 +18,9 @@
 #include "absl/time/time.h"
 #include "daemon/rpc/peer.h"
 
-namespace grpc {
-class Service;
-}  // namespace grpc
-
 namespace stageload::rpc {
+
+struct ServiceObjects;  // connection.h
 
 class Transport {
  public:
@@ -30,12 +28,11 @@ class Transport {
     std::vector<uid_t> allowed_uids;  // besides our own
     // 1,000 sessions, 1,000 subscribers and some who only ask; the next is closed at once.
     int max_connections = 2100;
-    // The service objects of one connection, called in the accepting thread: may not block. They
-    // must be callback services (a sync one costs a thread for each connection). They live as long
-    // as the connection and are destroyed in another thread, after the last of their reactors is
+    // Makes what answers on one connection, in the accepting thread: may not block. It lives as
+    // long as the connection and is destroyed in another thread, after the last of its reactors is
     // done. A reactor must finish when it is cancelled: until then its connection, and with it
     // Stop(), waits.
-    std::function<std::vector<std::unique_ptr<grpc::Service>>(const Peer&)> services;
+    std::function<ServiceObjects(const Peer&)> services;
     // A client that connects and says nothing is cut off after this long.
     absl::Duration silence = absl::Seconds(20);
   };

@@ -1,11 +1,11 @@
 // What all our server streams have in common: one write at a time, then one Finish, and an object
-// that lives until gRPC is done with it. What there is to write, a stream says itself.
+// that lives until its call is done. What there is to write, a stream says itself.
 //
 // Threading: any thread. What a stream shares with its reactions is under Locked().
 #ifndef STAGELOAD_DAEMON_RPC_WRITE_LOOP_H_
 #define STAGELOAD_DAEMON_RPC_WRITE_LOOP_H_
 
-#include <grpcpp/support/server_callback.h>
+#include <grpcpp/support/status.h>
 
 #include <memory>
 #include <mutex>
@@ -13,12 +13,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "daemon/rpc/call.h"
 #include "daemon/rpc/status.h"
+#include "daemon/rpc/typed_call.h"
 
 namespace stageload::rpc {
 
 template <typename Message>
-class WriteLoop : public grpc::ServerWriteReactor<Message> {
+class WriteLoop : public StreamReactions {
  public:
   void OnWriteDone(bool ok) final {
     Lock lock = Locked();
@@ -47,12 +49,15 @@ class WriteLoop : public grpc::ServerWriteReactor<Message> {
 
   // Whether what waits is written before an end that was asked for.
   enum class AtEnd { kWriteWhatWaits, kLeaveIt };
-  explicit WriteLoop(AtEnd at_end) : at_end_(at_end) {}
+  WriteLoop(Call& call, AtEnd at_end) : call_(call), at_end_(at_end) {}
 
-  // Right after the object was made.
-  void Keep(std::shared_ptr<WriteLoop> self) { self_ = std::move(self); }
+  // Right after the object was made, in the call's handler.
+  void Keep(std::shared_ptr<WriteLoop> self) {
+    self_ = std::move(self);
+    call_.Bind(this);
+  }
   Lock Locked() { return Lock(mutex_); }
-  std::shared_ptr<WriteLoop> kept() const { return self_; }  // null once gRPC is done; locked
+  std::shared_ptr<WriteLoop> kept() const { return self_; }  // null once the call is done; locked
 
   // Puts the next message into `message`; false when there is none. Locked.
   virtual bool Take(Message& message) = 0;
@@ -61,17 +66,17 @@ class WriteLoop : public grpc::ServerWriteReactor<Message> {
   // The stream is over. Not locked.
   virtual void Gone() {}
 
-  // Releases the lock before it calls into gRPC.
+  // Releases the lock before it calls into the call.
   void Pump(Lock& lock) {
     if (finished_ || in_flight_) return;
     if (cancelled_) {
       return Leave(lock, grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away"));
     }
     if (end_ && at_end_ == AtEnd::kLeaveIt) return Leave(lock, *end_);
-    if (Take(message_)) {
+    if (Message message; Take(message)) {
       in_flight_ = true;
       lock.unlock();
-      this->StartWrite(&message_);
+      call_.Write(Serialized(message));
     } else if (end_) {
       Leave(lock, *end_);
     } else {
@@ -91,13 +96,13 @@ class WriteLoop : public grpc::ServerWriteReactor<Message> {
     const grpc::Status last = status;
     finished_ = true;
     lock.unlock();
-    this->Finish(last);
+    call_.Finish(last);
   }
 
+  Call& call_;  // not to be used once finished_
   const AtEnd at_end_;
   std::mutex mutex_;
   std::shared_ptr<WriteLoop> self_;  // until OnDone
-  Message message_;
   std::optional<grpc::Status> end_;
   bool in_flight_ = false;
   bool cancelled_ = false;

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "base/paths.h"
+#include "daemon/rpc/connection.h"
 #include "daemon/rpc/convert_frame.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/server.h"
@@ -387,8 +388,8 @@ class PlainWay {
   rpc::Transport::Options MakeOptions() {
     rpc::Transport::Options options;
     options.services = [this](const rpc::Peer&) {
-      std::vector<std::unique_ptr<grpc::Service>> services;
-      services.push_back(std::make_unique<Service>(*this));
+      rpc::ServiceObjects services;
+      services.registered.push_back(std::make_unique<Service>(*this));
       return services;
     };
     return options;

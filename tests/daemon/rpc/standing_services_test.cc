@@ -1,17 +1,21 @@
 // What needs no engine: the end of streams, version, health and reflection.
 #include <google/protobuf/descriptor.pb.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "base/version.h"
+#include "daemon/rpc/services.h"
 #include "gmock/gmock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
@@ -114,6 +118,70 @@ TEST(EndOfTheServerTest, AnAnswerThatHadToWaitForItsReaderDoesNotHoldUpTheEndOfT
     // gRPC's own poller would wait for 10 s.
     EXPECT_LT(absl::Now() - read, absl::Seconds(8));
   }
+}
+
+// ---- Calls ----
+
+grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
+                      const std::string& bytes) {
+  grpc::GenericStub stub(channel);
+  Context context;
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, path, {}, &request, &response,
+                 [&](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+TEST_F(StandingServicesTest, EachMethodOfTheApiIsThereAndRefusesWhatIsNotItsRequest) {
+  const auto channel = api_.Connect();
+  int methods = 0;
+  for (const std::string& name : ServiceNames()) {
+    const auto* const service =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
+    ASSERT_NE(service, nullptr) << name;
+    for (int i = 0; i < service->method_count(); ++i, ++methods) {
+      const std::string path =
+          absl::StrCat("/", name, "/", std::string(service->method(i)->name()));
+      const grpc::Status status = CallWith(channel, path, "\xff");
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << path;
+      EXPECT_EQ(status.error_message(), "the request is not of the method's type") << path;
+    }
+  }
+  EXPECT_GT(methods, 30);
+}
+
+TEST_F(StandingServicesTest, AMethodThatIsNotThereIsNamedWithTheVersion) {
+  const grpc::Status status = CallWith(api_.Connect(), "/stageload.v1.JobService/Teleport", "");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(status.error_message().find(absl::StrCat(
+                "stageloadd ", kVersion, " has no method /stageload.v1.JobService/Teleport")),
+            0u)
+      << status.error_message();
+}
+
+TEST_F(StandingServicesTest, ARequestThatIsTooLargeIsRefusedAndTheConnectionGoesOn) {
+  const auto channel = api_.Connect();
+  const std::string path = "/stageload.v1.AdminService/GetVersion";
+  EXPECT_EQ(CallWith(channel, path, std::string((4 << 20) + 1, '\n')).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(CallWith(channel, path, "").ok());
+}
+
+TEST_F(StandingServicesTest, ACallWithoutARequestIsRefused) {
+  grpc::GenericStub stub(api_.Connect());
+  class NoRequest final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+   public:
+    void OnDone(const grpc::Status& status) override { done.set_value(status); }
+    std::promise<grpc::Status> done;
+  } call;
+  Context context;
+  stub.PrepareBidiStreamingCall(&context, "/stageload.v1.AdminService/GetVersion", {}, &call);
+  call.StartWritesDone();
+  call.StartCall();
+  EXPECT_EQ(call.done.get_future().get().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 // ---- Admin ----

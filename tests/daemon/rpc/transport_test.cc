@@ -32,6 +32,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/rpc/connection.h"
 #include "daemon/rpc/listening_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -214,8 +215,8 @@ class TransportTest : public ::testing::Test {
     socket_.emplace(*std::move(opened));
     path_ = paths.socket;
     options_.services = [this](const Peer& peer) {
-      std::vector<std::unique_ptr<grpc::Service>> services;
-      services.push_back(std::make_unique<Service>(peer, counts_));
+      ServiceObjects services;
+      services.registered.push_back(std::make_unique<Service>(peer, counts_));
       return services;
     };
   }
