@@ -146,6 +146,29 @@ TEST_F(MeterTest, WritesATraceOfItsOwnProcessAndOfWhatItDoes) {
   EXPECT_GE(events[4].t, trace.samples[1].t) << "one clock for both";
 }
 
+TEST_F(MeterTest, OnceItIsMadeTheDaemonKnowsOfTheRecordingSoNoMarkIsLost) {
+  const MemoryMeter meter(Path(), Options());
+  EXPECT_THAT(Text(), HasSubstr("\"sample\""));
+}
+
+TEST_F(MeterTest, ATextThatNoReaderOfATraceCouldShowIsRefused) {
+  MemoryMeter meter(Path(), Options());
+  const auto reason = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.reason() + ", " + error.what();
+    }
+    return "it was taken";
+  };
+  EXPECT_THAT(reason([&] { meter.Mark("half\xC3"); }),
+              HasSubstr("INVALID_FIELD, note: is not UTF-8"));
+  EXPECT_THAT(reason([&] { meter.Load("v\nae", 1, 1); }),
+              HasSubstr("INVALID_FIELD, name: holds a control character"));
+  EXPECT_THAT(reason([&] { meter.Load("vae", -1, 1); }), HasSubstr("-1"));
+  EXPECT_EQ(Text().find("vae"), std::string::npos);
+}
+
 TEST_F(MeterTest, GoesOnWithTheNextDaemon) {
   MemoryMeter meter(Path(), Options());
   ASSERT_TRUE(HasSamples(2));

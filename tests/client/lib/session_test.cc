@@ -102,6 +102,27 @@ TEST_F(SessionTest, RegistersWithWhatItsOptionsSayAndLeavesTheRestToTheDaemon) {
   EXPECT_FALSE(policy.has_kill_free_percent());
 }
 
+TEST_F(SessionTest, ATextThatCannotBeIsNamedBeforeTheDaemonIsAsked) {
+  SessionOptions options = Options();
+  options.name = "render\xFF";
+  try {
+    const Session session(options);
+    FAIL() << "a name that is not UTF-8";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.reason(), "INVALID_FIELD");
+    EXPECT_THAT(error.what(), HasSubstr("name: is not UTF-8"));
+  }
+  EXPECT_EQ(daemon_.registered(), 0);
+  Session session(Options());
+  try {
+    const Lease lease = session.Acquire("text\tencoder", kGiB);
+    FAIL() << "a stage with a tab";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.reason(), "INVALID_FIELD");
+    EXPECT_THAT(error.what(), HasSubstr("stage: holds a control character"));
+  }
+}
+
 TEST_F(SessionTest, ItsEndIsTheEndOfTheRegistration) {
   {
     const Session session(Options());
