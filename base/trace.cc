@@ -205,7 +205,7 @@ class Fields {
     Json value = std::move(*found);
     object_.erase(found);
     if (value.is_null()) return std::nullopt;
-    return value;
+    return std::make_optional(std::move(value));
   }
 
   std::nullopt_t Fail(const char* name, const Json& value, const std::string& why) {
