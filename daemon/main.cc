@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -33,6 +34,7 @@
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
 #include "daemon/rpc/listening_socket.h"
+#include "daemon/rpc/passed_socket.h"
 #include "daemon/rpc/server.h"
 #include "daemon/store/store.h"
 #include "daemon/telemetry/hub.h"
@@ -50,6 +52,7 @@ struct Options {
   std::optional<absl::Duration> idle_exit;
   bool log_stderr = false;
   bool dry_run = false;
+  rpc::StartedBy started_by = rpc::StartedBy::kUser;
 };
 
 // The signals that end the daemon are taken by main() alone. Blocked before the first thread, so
@@ -61,6 +64,14 @@ sigset_t EndSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGHUP);
   return signals;
+}
+
+// Whether one of them has come and was not taken.
+bool EndIsAsked() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
+         sigismember(&pending, SIGHUP) == 1;
 }
 
 // This process's environment, "NAME=value".
@@ -119,10 +130,25 @@ absl::StatusOr<std::string> ShimPath() {
                                           "; stageload-shim belongs beside stageloadd"));
 }
 
+// A daemon that launchd or systemd keeps running is not started in vain while another has the home:
+// it waits, and one that a client has started makes room for it.
+absl::StatusOr<rpc::ListeningSocket> LockHome(const Paths& paths, rpc::StartedBy started_by) {
+  absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Lock(paths);
+  if (started_by != rpc::StartedBy::kService || !absl::IsAlreadyExists(socket.status())) {
+    return socket;
+  }
+  // The log is the other's until then.
+  std::cerr << "stageloadd: waits, since " << socket.status().message() << std::endl;
+  return rpc::ListeningSocket::LockWhenFree(paths, EndIsAsked);
+}
+
 // Everything that runs, in the order in which it is built; destroyed in reverse.
 class Daemon {
  public:
-  absl::Status Start(const Paths& paths, const Options& options);
+  // Takes `passed` over, a socket that launchd or systemd has opened, if there is one.
+  absl::Status Start(const Paths& paths, const Options& options, std::optional<int> passed);
+  // Whether a daemon that is kept running waits for our home.
+  bool NextWaits() const { return socket_->NextWaits(); }
   // Jobs run on. Callers that wait are told; all is on disk when this returns.
   void Stop();
 
@@ -166,14 +192,14 @@ engine::Engine::Options Daemon::EngineOptions(const DaemonConfig& config, const 
   return out;
 }
 
-absl::Status Daemon::Start(const Paths& paths, const Options& options) {
+absl::Status Daemon::Start(const Paths& paths, const Options& options, std::optional<int> passed) {
   const absl::StatusOr<DaemonConfig> config = LoadConfig(paths.config);
   if (!config.ok()) return config.status();
   const absl::StatusOr<std::string> shim = ShimPath();
   if (!shim.ok()) return shim.status();
   // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
   // which is made and checked with it.
-  absl::StatusOr<rpc::ListeningSocket> socket = rpc::ListeningSocket::Lock(paths);
+  absl::StatusOr<rpc::ListeningSocket> socket = LockHome(paths, options.started_by);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
   const absl::Status log = StartLog(paths, options);
@@ -187,7 +213,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   store_ = *std::move(store);
   // Not before the store is open: a client that connects to a daemon which then fails to start
   // would hear that it went away, and not why.
-  const absl::Status listens = socket_->Listen();
+  const absl::Status listens = passed ? socket_->TakeOver(*passed) : socket_->Listen();
   if (!listens.ok()) return listens;
 
   engine_ = std::make_unique<engine::Engine>(
@@ -210,11 +236,13 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options) {
   };
   parts.on_shutdown = AskToEnd;
   parts.dry_run = options.dry_run;
+  parts.started_by = options.started_by;
   parts.state_directory = paths.state;
   parts.start_time = absl::Now();
   server_ = std::make_unique<rpc::Server>(std::move(parts));
   StartThreads();
-  spdlog::info("stageloadd {} pid {} listens at {}", kVersion, getpid(), paths.socket);
+  spdlog::info("stageloadd {} pid {} listens at {}{}", kVersion, getpid(), paths.socket,
+               passed ? ", passed to it" : "");
   if (options.dry_run) {
     spdlog::info(
         "dry run: what would be stopped or suspended is told and runs on; only what a user "
@@ -242,25 +270,42 @@ void Daemon::Stop() {
   spdlog::shutdown();
 }
 
+// Blocks until the daemon is to end; says why.
+std::string AwaitEnd(const Daemon& daemon, const sigset_t& signals, const Options& options) {
+  if (options.started_by == rpc::StartedBy::kAutostart) {
+    const itimerval each_second{{1, 0}, {1, 0}};
+    setitimer(ITIMER_REAL, &each_second, nullptr);
+  }
+  int taken = 0;
+  do {
+    sigwait(&signals, &taken);
+    if (taken == SIGALRM && daemon.NextWaits()) {
+      return "makes room for the daemon that is kept running";
+    }
+  } while (taken == SIGALRM);
+  return absl::StrCat("ends on signal ", taken);
+}
+
 int Run(const Options& options) {
-  const sigset_t signals = EndSignals();
+  sigset_t signals = EndSignals();
+  sigaddset(&signals, SIGALRM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   umask(077);
 
+  const absl::StatusOr<std::optional<int>> passed = rpc::TakePassedSocket();
   const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
-  absl::Status status = paths.status();
+  absl::Status status = passed.status();
+  if (status.ok()) status = paths.status();
   Daemon daemon;
-  if (status.ok()) status = daemon.Start(*paths, options);
+  if (status.ok()) status = daemon.Start(*paths, options, *passed);
   if (!status.ok()) {
     std::cerr << "stageloadd: " << status.message() << std::endl;
     // Threads may run by now; nothing they do may be waited for.
-    std::_Exit(1);
+    std::_Exit(absl::IsCancelled(status) ? 0 : 1);
   }
   if (chdir("/") != 0) spdlog::warn("chdir /: {}", std::strerror(errno));
-  int taken = 0;
-  sigwait(&signals, &taken);
-  spdlog::info("ends on signal {}", taken);
+  spdlog::info(AwaitEnd(daemon, signals, options));
   daemon.Stop();
   return 0;
 }
@@ -280,12 +325,21 @@ int main(int argc, char** argv) {
                "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
                "what would be done is told as \"would_stop\". Jobs are still admitted and "
                "started, and what a user cancels still ends");
+  bool service = false, autostarted = false;
+  app.add_flag("--service", service,
+               "For launchd and systemd, which keep it running: while another daemon has this "
+               "home, wait for its end instead of failing");
+  app.add_flag("--autostarted", autostarted,
+               "For clients that find no daemon: leave as soon as one with --service waits")
+      ->excludes("--service");
   app.set_version_flag("--version", std::string("stageloadd ") + stageload::kVersion);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (service) options.started_by = stageload::rpc::StartedBy::kService;
+  if (autostarted) options.started_by = stageload::rpc::StartedBy::kAutostart;
   if (!idle_exit.empty()) {
     const absl::StatusOr<absl::Duration> duration = stageload::ParseDuration(idle_exit);
     if (!duration.ok()) {

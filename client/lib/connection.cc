@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
+#include "base/text.h"
 #include "client/lib/autostart.h"
 #include "client/lib/status.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
@@ -23,8 +24,9 @@
 namespace stageload::client {
 namespace {
 
-// A daemon that accepts and says nothing is not one to wait for.
-constexpr absl::Duration kVersionTimeout = absl::Seconds(10);
+// A daemon that says nothing is not one to wait for. But launchd holds the socket of one that it
+// starts again, and may let 10 s pass between two starts (launchd.plist(5), ThrottleInterval).
+constexpr absl::Duration kVersionTimeout = absl::Seconds(15);
 // A daemon that leaves because it was idle may take a connection with it.
 constexpr int kConnectTries = 3;
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
@@ -72,7 +74,7 @@ absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
     return absl::UnavailableError(absl::StrCat("no daemon answers at ", paths.socket,
                                                "; start one with `stageloadctl daemon start`"));
   }
-  return StartDaemon(paths, {"--idle-exit", "10m"});
+  return StartDaemon(paths, {"--idle-exit", "10m", "--autostarted"});
 }
 
 absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel) {
@@ -81,6 +83,11 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
   v1::GetVersionResponse response;
   const grpc::Status status =
       v1::AdminService::NewStub(channel)->GetVersion(&context, v1::GetVersionRequest(), &response);
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the daemon has not answered within ", FormatSpan(kVersionTimeout),
+                     "; `stageloadctl daemon status` says more"));
+  }
   if (!status.ok()) return FromGrpc(status);
   return response;
 }

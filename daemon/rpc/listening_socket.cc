@@ -2,6 +2,7 @@
 #include "daemon/rpc/listening_socket.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,12 +17,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
+#include "daemon/rpc/passed_socket.h"
 #include "daemon/rpc/private_folder.h"
 
 namespace stageload::rpc {
 namespace {
 
 constexpr int kLockTries = 10;
+constexpr int kLookAgainMs = 100;
+
+std::string NextLock(const Paths& paths) { return paths.lock + ".next"; }
 
 bool SameFile(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
@@ -169,7 +174,41 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Lock(const Paths& paths,
   if (!lock.ok()) return lock.status();
   socket.lock_ = *lock;
   socket.wanted_ = paths.socket;
+  socket.next_ = NextLock(paths);
   return socket;
+}
+
+absl::StatusOr<ListeningSocket> ListeningSocket::LockWhenFree(const Paths& paths,
+                                                              const std::function<bool()>& give_up,
+                                                              const std::string& user_home) {
+  absl::StatusOr<ListeningSocket> socket = Lock(paths, user_home);
+  if (!absl::IsAlreadyExists(socket.status())) return socket;
+  const absl::StatusOr<int> next = TakeLock(NextLock(paths));
+  if (!next.ok()) return next.status();
+  while (absl::IsAlreadyExists(socket.status())) {
+    if (give_up()) {
+      socket = absl::CancelledError(
+          absl::StrCat("told to end while it waited: ", std::string(socket.status().message())));
+      break;
+    }
+    ::poll(nullptr, 0, kLookAgainMs);
+    socket = Lock(paths, user_home);
+  }
+  ::close(*next);
+  return socket;
+}
+
+bool ListeningSocket::NextWaits() const {
+  const int next = ::open(next_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (next < 0) return false;
+  const bool waits = ::flock(next, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(next);
+  return waits;
+}
+
+absl::Status ListeningSocket::TakeOver(int passed) {
+  fd_ = passed;
+  return CheckPassedSocket(passed, wanted_);
 }
 
 absl::Status ListeningSocket::Listen() {
@@ -201,6 +240,7 @@ ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept { *this = std
 
 ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
   std::swap(wanted_, other.wanted_);
+  std::swap(next_, other.next_);
   std::swap(path_, other.path_);
   std::swap(device_, other.device_);
   std::swap(inode_, other.inode_);

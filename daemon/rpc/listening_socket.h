@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,26 +26,41 @@ class ListeningSocket {
   // InvalidArgument (path too long), else what the system call says.
   static absl::StatusOr<ListeningSocket> Lock(const Paths& paths,
                                               const std::string& user_home = "");
+  // The same, but when another daemon has the home it waits until that leaves. One that can make
+  // room for us sees it by NextWaits(). `give_up` is asked ten times a second.
+  // Errors: as Lock(); Cancelled after give_up; AlreadyExists when another waits already.
+  static absl::StatusOr<ListeningSocket> LockWhenFree(const Paths& paths,
+                                                      const std::function<bool()>& give_up,
+                                                      const std::string& user_home = "");
   // Listens with a socket of mode 0600. A socket that nobody listens at is replaced. Once.
   // Errors: AlreadyExists (somebody listens at this path), FailedPrecondition (something else is in
   // the way), else what the system call says.
   absl::Status Listen();
-  // Both.
+  // Instead of Listen(): takes the socket that launchd or systemd has passed to us, and with it the
+  // descriptor. Its file is theirs and is never removed by us. Once.
+  // Errors: as CheckPassedSocket().
+  absl::Status TakeOver(int passed);
+  // Lock() and Listen().
   static absl::StatusOr<ListeningSocket> Open(const Paths& paths,
                                               const std::string& user_home = "");
 
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&& other) noexcept;
-  // Removes the socket's file if it is still ours, then gives up the lock.
+  // Removes the socket's file if we have made it and it is still ours, then gives up the lock.
   ~ListeningSocket();
 
-  // Non-blocking and close-on-exec; lives as long as this object. -1 before Listen().
+  // Whether a daemon waits in LockWhenFree() for us to leave. Any thread.
+  bool NextWaits() const;
+
+  // Non-blocking and close-on-exec; lives as long as this object. -1 before Listen() or
+  // TakeOver().
   int fd() const { return fd_; }
 
  private:
   ListeningSocket() = default;
 
   std::string wanted_;  // where Listen() puts the socket
+  std::string next_;    // locked by the daemon that waits for us to leave
   std::string path_;    // empty until there is a file to remove
   dev_t device_{};      // of that file
   ino_t inode_{};

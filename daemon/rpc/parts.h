@@ -16,6 +16,8 @@
 
 namespace stageload::rpc {
 
+enum class StartedBy { kUser, kAutostart, kService };
+
 struct Parts {
   engine::Engine* engine = nullptr;
   telemetry::Hub* hub = nullptr;
@@ -24,6 +26,7 @@ struct Parts {
   // Called once an answer to Shutdown is on its way.
   std::function<void()> on_shutdown;
   bool dry_run = false;
+  StartedBy started_by = StartedBy::kUser;
   std::string state_directory;
   absl::Time start_time;
 };

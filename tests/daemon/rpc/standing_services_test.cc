@@ -196,6 +196,7 @@ TEST_F(StandingServicesTest, TheVersionSaysWhoServes) {
   EXPECT_EQ(response.pid(), ::getpid());
   EXPECT_EQ(response.start_time_ns(), 1'000'000'000);
   EXPECT_EQ(response.state_directory(), "/state");
+  EXPECT_EQ(response.started_by(), v1::STARTED_BY_USER);
   EXPECT_EQ(shutdowns_, 0);
 }
 
