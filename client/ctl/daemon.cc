@@ -1,133 +1,250 @@
-// stageloadctl daemon: start, stop, status of the background program.
-#include <fcntl.h>
-#include <sys/file.h>
-#include <time.h>
-
-#include <cerrno>
+// stageloadctl daemon: start, stop, restart, status of the background program, whether it is
+// installed as a service or not.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
 #include "client/ctl/autostart.h"
+#include "client/ctl/daemon_control.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/installation.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/json.h"
 #include "client/ctl/print.h"
-#include "stageload/v1/admin_service.grpc.pb.h"
 
 namespace stageload::ctl {
 namespace {
 
-constexpr absl::Duration kStopTimeout = absl::Seconds(30);
+int Tell(const std::string& text) { return Out(text) ? kExitOk : kExitOther; }
 
-// Of the daemon that runs; Unavailable when none does.
-absl::StatusOr<Connection> ConnectToRunning(const Invocation& invocation) {
-  ConnectOptions connect = invocation.connect;
-  connect.autostart = false;
-  return Connect(connect);
+// The service, when one is installed that serves where we connect.
+absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invocation,
+                                                        Platform platform) {
+  absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
+  if (!installation.ok()) return installation.status();
+  if (!installation->ServesHere()) return std::optional<Installation>();
+  return std::optional<Installation>(*std::move(installation));
 }
 
-bool NotRunning(const absl::StatusOr<Connection>& connection) {
-  return !connection.ok() && ExitCodeOf(connection.status()) == kExitNoDaemon;
-}
-
-std::string Described(const Connection& connection) {
-  return absl::StrCat("stageloadd ", std::string(connection.version.version()), ", pid ",
-                      connection.version.pid(), ", at ", connection.socket,
-                      connection.version.dry_run() ? "; a dry run: it stops nobody" : "");
-}
-
-Json DaemonJson(bool running, const absl::StatusOr<Connection>& connection,
-                const std::string& socket) {
-  return Json{{"running", running},
-              {"socket", socket},
-              {"daemon", running ? ToJson(connection->version) : Json()}};
-}
-
-int Start(const Invocation& invocation) {
-  absl::StatusOr<Connection> connection = ConnectToRunning(invocation);
-  if (connection.ok()) {
-    return Out(absl::StrCat("already running: ", Described(*connection), "\n")) ? kExitOk
-                                                                                : kExitOther;
+// Ends one that is not the service's, then loads the service.
+int StartService(const Invocation& invocation, const Installation& service,
+                 const std::optional<Connection>& running) {
+  if (auto status = service.CheckOurs(); !status.ok()) return Fail(status);
+  if (running) {
+    if (auto status = StopDaemon(*running); !status.ok()) return Fail(status);
   }
-  if (!NotRunning(connection)) return Fail(connection.status());
+  if (auto status = service.supervisor().Load(); !status.ok()) return Fail(status);
+  const auto started = AwaitService(invocation.connect, service, 0);
+  if (!started.ok()) return Fail(started.status());
+  return Tell(absl::StrCat("started: ", Described(*started), "\n"));
+}
+
+int StartByHand(const Invocation& invocation) {
   const absl::StatusOr<Paths> paths = PathsFor(invocation.connect);
   if (!paths.ok()) return Fail(paths.status());
   const absl::StatusOr<UniqueFd> answered = StartDaemon(*paths, {});
   if (!answered.ok()) return Fail(answered.status());
-  connection = ConnectToRunning(invocation);
-  if (!connection.ok()) return Fail(connection.status());
-  return Out(absl::StrCat("started: ", Described(*connection), "\n")) ? kExitOk : kExitOther;
+  const auto started = Running(invocation.connect);
+  if (!started.ok()) return Fail(started.status());
+  if (!*started) return Fail(absl::UnavailableError("the daemon has started and left again"));
+  return Tell(absl::StrCat("started: ", Described(**started), "\n"));
 }
 
-// A daemon holds its lock until its last write is done.
-absl::Status AwaitLockFree(const std::string& lock, int pid) {
-  const absl::Time begin = absl::Now();
-  while (absl::Now() - begin < kStopTimeout) {
-    {
-      const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC));
-      if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
-      if (fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return absl::OkStatus();
-    }
-    const timespec pause{0, 10'000'000};
-    nanosleep(&pause, nullptr);
+int Start(const Invocation& invocation, Platform platform) {
+  const auto service = ServiceHere(invocation, platform);
+  if (!service.ok()) return Fail(service.status());
+  const auto running = Running(invocation.connect);
+  if (!running.ok() && !*service) return Fail(running.status());
+  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  if (before && (!*service || before->version.started_by() == v1::STARTED_BY_SERVICE)) {
+    return Tell(absl::StrCat("already running: ", Described(*before), "\n"));
   }
-  return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
-                                                  " after ", FormatSpan(kStopTimeout)));
+  return *service ? StartService(invocation, **service, before) : StartByHand(invocation);
 }
 
-int Stop(const Invocation& invocation) {
-  const absl::StatusOr<Connection> connection = ConnectToRunning(invocation);
-  if (NotRunning(connection)) return Out("not running\n") ? kExitOk : kExitOther;
-  if (!connection.ok()) return Fail(connection.status());
-  const absl::StatusOr<Paths> paths = PathsFor(invocation.connect);
-  if (!paths.ok()) return Fail(paths.status());
-  grpc::ClientContext context;
-  SetTimeout(context);
-  v1::ShutdownResponse response;
-  const absl::Status status = FromGrpc(v1::AdminService::NewStub(connection->channel)
-                                           ->Shutdown(&context, v1::ShutdownRequest(), &response));
-  // It may have gone before its answer came through.
-  if (!status.ok() && !absl::IsUnavailable(status)) return Fail(status);
-  const int pid = connection->version.pid();
-  if (absl::Status free = AwaitLockFree(paths->lock, pid); !free.ok()) return Fail(free);
-  return Out(absl::StrCat("stopped: pid ", pid, "; jobs run on\n")) ? kExitOk : kExitOther;
+// Without its socket: with it, the next connection would start it again. True when it was loaded.
+absl::StatusOr<bool> StopService(const Installation& service) {
+  const auto found = service.supervisor().Look();
+  if (!found.ok()) return found.status();
+  if (!found->loaded && found->pid == 0) return false;
+  if (auto status = service.supervisor().Unload(); !status.ok()) return status;
+  return true;
 }
 
-int Status(const Invocation& invocation, bool json) {
-  const absl::StatusOr<Paths> paths = PathsFor(invocation.connect);
-  if (!paths.ok()) return Fail(paths.status());
-  const absl::StatusOr<Connection> connection = ConnectToRunning(invocation);
-  if (!connection.ok() && !NotRunning(connection)) return Fail(connection.status());
-  const bool running = connection.ok();
-  const std::string text = json      ? Document(DaemonJson(running, connection, paths->socket))
-                           : running ? absl::StrCat("running: ", Described(*connection), "\n")
-                                     : "not running\n";
-  if (!Out(text)) return kExitOther;
-  return running ? kExitOk : kExitNoDaemon;
+int Stop(const Invocation& invocation, Platform platform) {
+  const auto service = ServiceHere(invocation, platform);
+  if (!service.ok()) return Fail(service.status());
+  if (*service) {
+    const auto stopped = StopService(**service);
+    if (!stopped.ok()) return Fail(stopped.status());
+    if (*stopped) {
+      return Tell(absl::StrCat("stopped: ", (*service)->supervisor().Name(),
+                               " starts it again at the next login, `stageloadctl daemon start` "
+                               "does at once; jobs run on\n"));
+    }
+  }
+  const auto running = Running(invocation.connect);
+  if (!running.ok()) return Fail(running.status());
+  if (!*running) return Tell("not running\n");
+  if (auto status = StopDaemon(**running); !status.ok()) return Fail(status);
+  return Tell(absl::StrCat("stopped: pid ", (*running)->version.pid(), "; jobs run on\n"));
+}
+
+int RestartService(const Invocation& invocation, const Installation& service,
+                   const std::optional<Connection>& running) {
+  const auto found = service.supervisor().Look();
+  if (!found.ok()) return Fail(found.status());
+  const bool of_service = running && running->version.started_by() == v1::STARTED_BY_SERVICE;
+  if (!found->loaded || (running && !of_service)) {
+    return StartService(invocation, service, of_service ? std::nullopt : running);
+  }
+  if (auto status = service.supervisor().Restart(); !status.ok()) return Fail(status);
+  const auto next = AwaitService(invocation.connect, service, running ? running->version.pid() : 0);
+  if (!next.ok()) return Fail(next.status());
+  return Tell(absl::StrCat("restarted: ", Described(*next), "\n"));
+}
+
+int Restart(const Invocation& invocation, Platform platform) {
+  const auto service = ServiceHere(invocation, platform);
+  if (!service.ok()) return Fail(service.status());
+  const auto running = Running(invocation.connect);
+  if (!running.ok() && !*service) return Fail(running.status());
+  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  if (*service) return RestartService(invocation, **service, before);
+  if (before) {
+    if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
+  }
+  return StartByHand(invocation);
+}
+
+// What `status` has found.
+struct Found {
+  std::string socket;
+  std::optional<Connection> running;
+  std::string silence;  // why one that is there does not answer
+  Installation installation;
+  bool here = false;  // installed, for this home
+  bool elsewhere = false;
+  absl::StatusOr<Supervised> supervised = Supervised{};
+};
+
+absl::Duration Uptime(const v1::GetVersionResponse& daemon) {
+  return absl::Now() - absl::FromUnixNanos(daemon.start_time_ns());
+}
+
+Json StatusJson(const Found& found) {
+  Json files = Json::array();
+  for (const ServiceFile& file : found.installation.files()) files.push_back(file.path);
+  Json service{{"supervisor", found.installation.supervisor().Name()},
+               {"installed", found.here},
+               {"installed_for_another_home", found.elsewhere},
+               {"files", files}};
+  if (found.here && found.supervised.ok()) {
+    service["loaded"] = found.supervised->loaded;
+    service["where"] = found.supervised->where;
+    service["condition"] = found.supervised->condition;
+  } else if (found.here) {
+    service["error"] = std::string(found.supervised.status().message());
+  }
+  Json json{{"running", found.running.has_value()},
+            {"socket", found.socket},
+            {"daemon", found.running ? ToJson(found.running->version) : Json()}};
+  if (found.running) {
+    json["uptime_seconds"] = absl::ToDoubleSeconds(Uptime(found.running->version));
+  }
+  if (!found.silence.empty()) json["error"] = found.silence;
+  json["service"] = service;
+  return json;
+}
+
+std::string ServiceText(const Found& found) {
+  const std::string file = found.installation.files().front().path;
+  if (found.elsewhere) return absl::StrCat("installed for another home: ", file);
+  if (!found.here) return "not installed; see `stageloadctl daemon install --help`";
+  if (!found.supervised.ok()) {
+    return absl::StrCat("installed: ", file, "; ",
+                        std::string(found.supervised.status().message()));
+  }
+  return absl::StrCat(
+      "installed: ", file, "; ",
+      found.supervised->loaded ? absl::StrCat("loaded in ", found.supervised->where)
+                               : "not loaded: `stageloadctl daemon start` does it",
+      found.supervised->condition.empty() ? "" : absl::StrCat(", ", found.supervised->condition));
+}
+
+std::string StatusText(const Found& found) {
+  std::string text = found.running ? absl::StrCat("running: ", Described(*found.running), "\n")
+                     : found.silence.empty() ? "not running\n"
+                                             : absl::StrCat("silent: ", found.silence, "\n");
+  if (found.running) {
+    const std::string starter = StarterOf(found.running->version);
+    absl::StrAppend(&text, "up:      ", FormatSpan(Uptime(found.running->version)),
+                    starter.empty() ? "" : absl::StrCat(", started by ", starter), "\n");
+  }
+  absl::StrAppend(&text, "service: ", ServiceText(found), "\n",
+                  "log:     ", found.installation.terms().paths.logs, "/stageloadd.log\n");
+  return text;
+}
+
+int Status(const Invocation& invocation, Platform platform, bool json) {
+  absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
+  if (!installation.ok()) return Fail(installation.status());
+  Found found{installation->terms().paths.socket, {}, "", *std::move(installation)};
+  found.here = found.installation.ServesHere();
+  found.elsewhere = !found.here && found.installation.Exists();
+  auto running = Running(invocation.connect);
+  if (!running.ok() && !absl::IsDeadlineExceeded(running.status())) return Fail(running.status());
+  if (running.ok()) {
+    found.running = *std::move(running);
+  } else {
+    found.silence = std::string(running.status().message());
+  }
+  if (found.here) found.supervised = found.installation.supervisor().Look();
+  if (!Out(json ? Document(StatusJson(found)) : StatusText(found))) return kExitOther;
+  return found.running ? kExitOk : kExitNoDaemon;
+}
+
+using Command = int (*)(const Invocation&, Platform);
+
+void Add(CLI::App& command, Invocation& invocation, const char* name, const char* what,
+         Command run) {
+  CLI::App* added = command.add_subcommand(name, what);
+  const auto platform = std::make_shared<Platform>();
+  AddPlatform(*added, *platform);
+  added->get_option("--platform")->group("");
+  added->fallthrough()->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return run(invocation, *platform); };
+  });
 }
 
 }  // namespace
 
 void AddDaemon(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("daemon", "start, stop or look at the background program");
+  CLI::App* command = app.add_subcommand(
+      "daemon", "start, stop or look at the background program; have launchd or systemd run it");
   command->require_subcommand(1);
   command->fallthrough();
-  CLI::App* start = command->add_subcommand("start", "start it and wait until it answers");
-  start->fallthrough()->callback(
-      [&invocation] { invocation.action = [&invocation] { return Start(invocation); }; });
-  CLI::App* stop = command->add_subcommand("stop", "end it; jobs run on");
-  stop->fallthrough()->callback(
-      [&invocation] { invocation.action = [&invocation] { return Stop(invocation); }; });
-  CLI::App* status = command->add_subcommand("status", "whether it runs; exits 69 when not");
+  Add(*command, invocation, "start", "start it and wait until it answers", Start);
+  Add(*command, invocation, "stop", "end it; jobs run on", Stop);
+  Add(*command, invocation, "restart",
+      "end it and start it again, as after an upgrade; jobs run on", Restart);
+  AddInstall(*command, invocation);
+  CLI::App* status = command->add_subcommand(
+      "status",
+      "whether it runs, who started it, whether it is installed; exits 69 when not running");
   const auto json = std::make_shared<bool>(false);
   status->add_flag("--json", *json,
-                   "one document: {\"running\": ..., \"socket\": ..., \"daemon\": ...}");
+                   "one document: {\"running\": ..., \"socket\": ..., \"daemon\": ..., "
+                   "\"service\": ...}");
+  const auto platform = std::make_shared<Platform>();
+  AddPlatform(*status, *platform);
+  status->get_option("--platform")->group("");
   status->fallthrough()->callback([=, &invocation] {
-    invocation.action = [=, &invocation] { return Status(invocation, *json); };
+    invocation.action = [=, &invocation] { return Status(invocation, *platform, *json); };
   });
 }
 

@@ -84,9 +84,9 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
   const grpc::Status status =
       v1::AdminService::NewStub(channel)->GetVersion(&context, v1::GetVersionRequest(), &response);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the daemon has not answered within ", FormatSpan(kVersionTimeout),
-                     "; `stageloadctl daemon status` says more"));
+    return absl::DeadlineExceededError(absl::StrCat("the daemon has not answered within ",
+                                                    FormatSpan(kVersionTimeout),
+                                                    "; `stageloadctl daemon status` says more"));
   }
   if (!status.ok()) return FromGrpc(status);
   return response;

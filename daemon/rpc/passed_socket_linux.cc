@@ -44,8 +44,8 @@ absl::StatusOr<std::optional<int>> TakePassedSocket() {
   if (passed == 0) return std::nullopt;
   const int flags = ::fcntl(kFirst, F_GETFD);
   if (flags < 0 || ::fcntl(kFirst, F_SETFD, flags | FD_CLOEXEC) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "LISTEN_FDS=1, and descriptor ", kFirst, " is not open; pass the socket or unset it"));
+    return absl::FailedPreconditionError(absl::StrCat("LISTEN_FDS=1, and descriptor ", kFirst,
+                                                      " is not open; pass the socket or unset it"));
   }
   return kFirst;
 }

@@ -1,0 +1,142 @@
+#include "client/ctl/daemon_control.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "base/text.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "stageload/v1/admin_service.grpc.pb.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr absl::Duration kStopTimeout = absl::Seconds(30);
+// A restart takes the old daemon's end and, at launchd, the time between two starts.
+constexpr absl::Duration kServiceWithin = absl::Seconds(40);
+constexpr std::size_t kLastWords = 500;
+
+void Pause() {
+  const timespec pause{0, 10'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+// A daemon holds its lock until its last write is done. Another may take it before we look.
+absl::Status AwaitLockFree(const std::string& lock, int pid) {
+  const absl::Time begin = absl::Now();
+  while (absl::Now() - begin < kStopTimeout) {
+    const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
+    if (fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return absl::OkStatus();
+    char holder[32] = {};
+    const bool told = fd.valid() && pread(fd.get(), holder, sizeof holder - 1, 0) > 0;
+    if (told && absl::StripAsciiWhitespace(holder) != absl::StrCat(pid)) return absl::OkStatus();
+    Pause();
+  }
+  return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
+                                                  " after ", FormatSpan(kStopTimeout)));
+}
+
+// The end of what the service has said where it could not start; empty when that is nowhere of
+// ours.
+std::string LastWords(const Installation& installation) {
+  std::ifstream file(ServiceErrors(installation.terms()), std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.size() > kLastWords) text.erase(0, text.size() - kLastWords);
+  absl::StripAsciiWhitespace(&text);
+  return absl::StrReplaceAll(text, {{"\n", "; "}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& options) {
+  ConnectOptions connect = options;
+  connect.autostart = false;
+  absl::StatusOr<Connection> connection = Connect(connect);
+  if (connection.ok()) return std::optional<Connection>(*std::move(connection));
+  if (ExitCodeOf(connection.status()) == kExitNoDaemon) return std::optional<Connection>();
+  return connection.status();
+}
+
+std::string Described(const Connection& connection) {
+  return absl::StrCat("stageloadd ", std::string(connection.version.version()), ", pid ",
+                      connection.version.pid(), ", at ", connection.socket,
+                      connection.version.dry_run() ? "; a dry run: it stops nobody" : "");
+}
+
+std::string StarterOf(const v1::GetVersionResponse& daemon) {
+  switch (daemon.started_by()) {
+    case v1::STARTED_BY_USER:
+      return "a user";
+    case v1::STARTED_BY_AUTOSTART:
+      return "a client";
+    case v1::STARTED_BY_SERVICE:
+      return std::string(daemon.platform()) == "Darwin" ? "launchd" : "systemd";
+    default:
+      return "";
+  }
+}
+
+absl::Status StopDaemon(const Connection& connection) {
+  const absl::StatusOr<Paths> paths = PathsFor(connection.options);
+  if (!paths.ok()) return paths.status();
+  grpc::ClientContext context;
+  SetTimeout(context);
+  v1::ShutdownResponse response;
+  const absl::Status status = FromGrpc(v1::AdminService::NewStub(connection.channel)
+                                           ->Shutdown(&context, v1::ShutdownRequest(), &response));
+  // It may have gone before its answer came through.
+  if (!status.ok() && !absl::IsUnavailable(status)) return status;
+  return AwaitLockFree(paths->lock, connection.version.pid());
+}
+
+absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,
+                                        const Installation& installation, int before) {
+  const absl::Time begin = absl::Now();
+  absl::Status failed;
+  do {
+    absl::StatusOr<std::optional<Connection>> running = Running(connect);
+    failed = running.status();
+    if (running.ok() && *running) {
+      const v1::GetVersionResponse& daemon = (*running)->version;
+      if (daemon.started_by() == v1::STARTED_BY_SERVICE && daemon.pid() != before) {
+        return **std::move(running);
+      }
+    }
+    Pause();
+  } while (absl::Now() - begin < kServiceWithin);
+  const absl::StatusOr<Supervised> found = installation.supervisor().Look();
+  const std::string words = LastWords(installation);
+  return absl::UnavailableError(
+      absl::StrCat("the service was started and no daemon of it answers at ",
+                   installation.terms().paths.socket, " after ", FormatSpan(kServiceWithin),
+                   failed.ok() ? "" : absl::StrCat(": ", std::string(failed.message())), "; ",
+                   installation.supervisor().Name(),
+                   " says: ", found.ok() ? found->condition : std::string(found.status().message()),
+                   words.empty() ? "; see `journalctl --user -u stageloadd`"
+                                 : absl::StrCat("; the daemon said: ", words)));
+}
+
+void AddPlatform(CLI::App& command, Platform& platform) {
+  static const std::map<std::string, Platform> kPlatforms = {{"macos", Platform::kMacos},
+                                                             {"linux", Platform::kLinux}};
+  platform = kOwnPlatform;
+  command
+      .add_option("--platform", platform,
+                  "macos or linux: what it would be there, for --dry-run (this machine's)")
+      ->transform(CLI::CheckedTransformer(kPlatforms).description(""))
+      ->type_name("NAME");
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,156 @@
+// stageloadctl daemon install, uninstall: the daemon as a service of launchd or systemd.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/autostart.h"
+#include "client/ctl/daemon_control.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/installation.h"
+#include "client/ctl/json.h"
+#include "client/ctl/print.h"
+#include "client/ctl/tool.h"
+
+namespace stageload::ctl {
+namespace {
+
+struct InstallOptions {
+  Platform platform = kOwnPlatform;
+  bool dry_run = false;
+  bool json = false;
+};
+
+std::string StepsText(const std::vector<Step>& steps) {
+  std::string text = "would run:\n";
+  for (const Step& step : steps) {
+    absl::StrAppend(&text, "  ", ShellText(step.argv),
+                    step.when.empty() ? "" : absl::StrCat("  # ", step.when), "\n");
+  }
+  return text;
+}
+
+Json StepsJson(const std::vector<Step>& steps) {
+  Json json = Json::array();
+  for (const Step& step : steps) json.push_back({{"argv", step.argv}, {"when", step.when}});
+  return json;
+}
+
+int ShowInstall(const Installation& installation, bool json) {
+  const std::vector<Step> steps = installation.supervisor().LoadSteps();
+  Json files = Json::array();
+  std::string text;
+  for (const ServiceFile& file : installation.files()) {
+    files.push_back({{"path", file.path}, {"text", file.text}});
+    absl::StrAppend(&text, "would write ", file.path, ":\n", file.text, "\n");
+  }
+  if (json) text = Document(Json{{"files", files}, {"commands", StepsJson(steps)}});
+  return Out(json ? text : text + StepsText(steps)) ? kExitOk : kExitOther;
+}
+
+int ShowUninstall(const Installation& installation, bool json) {
+  const std::vector<Step> steps = installation.supervisor().DisableSteps();
+  Json files = Json::array();
+  std::string text;
+  for (const ServiceFile& file : installation.files()) {
+    files.push_back(file.path);
+    absl::StrAppend(&text, "would remove ", file.path, "\n");
+  }
+  if (json) text = Document(Json{{"removes", files}, {"commands", StepsJson(steps)}});
+  return Out(json ? text : text + StepsText(steps)) ? kExitOk : kExitOther;
+}
+
+std::string FilesText(const Installation& installation) {
+  std::string text;
+  for (const ServiceFile& file : installation.files()) absl::StrAppend(&text, file.path, "\n");
+  return text;
+}
+
+bool IsOfService(const std::optional<Connection>& running) {
+  return running && running->version.started_by() == v1::STARTED_BY_SERVICE;
+}
+
+int Install(const Invocation& invocation, const InstallOptions& options) {
+  const auto daemon = FindDaemon(ProcessEnvironment());
+  if (!daemon.ok()) return Fail(daemon.status());
+  const auto installation = Installation::Of(options.platform, invocation.connect, *daemon);
+  if (!installation.ok()) return Fail(installation.status());
+  if (options.dry_run) return ShowInstall(*installation, options.json);
+  if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
+  // First of what is done: nothing is written where nobody could load it.
+  const auto found = installation->supervisor().Look();
+  if (!found.ok()) return Fail(found.status());
+  const auto running = Running(invocation.connect);
+  // One that does not answer may be an installed one that is stale.
+  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  if (found->loaded && IsOfService(before) && installation->IsCurrent()) {
+    return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
+                                                                              : kExitOther;
+  }
+  const bool renewed = installation->Exists();
+  if (auto status = installation->Write(); !status.ok()) return Fail(status);
+  // Jobs run on, and the service's daemon finds them. One that a client starts in this moment
+  // makes room for it.
+  if (before && !IsOfService(before)) {
+    if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
+  }
+  if (auto status = installation->supervisor().Load(); !status.ok()) return Fail(status);
+  const auto after =
+      AwaitService(invocation.connect, *installation, before ? before->version.pid() : 0);
+  if (!after.ok()) return Fail(after.status());
+  return Out(absl::StrCat(renewed ? "renewed:\n" : "installed:\n", FilesText(*installation),
+                          "running: ", Described(*after), "\n"))
+             ? kExitOk
+             : kExitOther;
+}
+
+int Uninstall(const Invocation& invocation, const InstallOptions& options) {
+  const auto installation = Installation::Of(options.platform, invocation.connect, "");
+  if (!installation.ok()) return Fail(installation.status());
+  if (options.dry_run) return ShowUninstall(*installation, options.json);
+  if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
+  const auto found = installation->supervisor().Look();
+  if (!found.ok()) return Fail(found.status());
+  if (!installation->Exists() && !found->loaded) {
+    return Out("not installed\n") ? kExitOk : kExitOther;
+  }
+  if (auto status = installation->supervisor().Disable(); !status.ok()) return Fail(status);
+  if (auto status = installation->Remove(); !status.ok()) return Fail(status);
+  if (auto status = installation->supervisor().AfterRemoval(); !status.ok()) return Fail(status);
+  return Out(absl::StrCat("uninstalled: jobs run on, and the next command starts a daemon; "
+                          "removed:\n",
+                          FilesText(*installation)))
+             ? kExitOk
+             : kExitOther;
+}
+
+void AddOptions(CLI::App& command, InstallOptions& options) {
+  command.add_flag("--dry-run", options.dry_run,
+                   "print each file with its path and text, and the commands, and do nothing");
+  command.add_flag("--json", options.json, "of a --dry-run: one document, with the commands")
+      ->needs("--dry-run");
+  AddPlatform(command, options.platform);
+  command.fallthrough();
+}
+
+}  // namespace
+
+void AddInstall(CLI::App& command, Invocation& invocation) {
+  CLI::App* install = command.add_subcommand(
+      "install", "have launchd or systemd run it, from each login on and again when it ends");
+  const auto to_install = std::make_shared<InstallOptions>();
+  AddOptions(*install, *to_install);
+  install->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Install(invocation, *to_install); };
+  });
+  CLI::App* uninstall =
+      command.add_subcommand("uninstall", "end it, and have nobody run it any more; jobs run on");
+  const auto to_uninstall = std::make_shared<InstallOptions>();
+  AddOptions(*uninstall, *to_uninstall);
+  uninstall->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Uninstall(invocation, *to_uninstall); };
+  });
+}
+
+}  // namespace stageload::ctl

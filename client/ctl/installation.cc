@@ -1,0 +1,159 @@
+#include "client/ctl/installation.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/disk_error.h"
+#include "client/ctl/print.h"
+#include "client/ctl/unique_fd.h"
+
+namespace stageload::ctl {
+namespace {
+
+// Empty when there is none, or none that can be read.
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+bool Exists(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0;
+}
+
+absl::Status CheckFile(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? absl::OkStatus()
+                                               : absl::ErrnoToStatus(errno, "look at " + path);
+  }
+  if (!S_ISREG(found.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is ", S_ISLNK(found.st_mode) ? "a symbolic link" : "no plain file",
+        " and not what `stageloadctl daemon install` writes; remove it and try again"));
+  }
+  if (found.st_uid == ::geteuid()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      path, " belongs to uid ", found.st_uid, " and we are uid ", ::geteuid(),
+      ", as after a `sudo stageloadctl daemon install`; run: sudo rm ", path, "; then try again"));
+}
+
+absl::Status CheckNotSudo() {
+  const auto caller = ProcessEnvironment()("SUDO_UID");
+  if (::geteuid() != 0 || !caller || *caller == "0") return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "stageloadd is a service of one user; run this without sudo, as the user whose jobs it is to "
+      "run");
+}
+
+absl::Status MakeFolder(const std::string& folder, mode_t mode) {
+  if (::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
+  if (errno != ENOENT) return DiskError(errno, "make folder " + folder);
+  const std::string above = std::filesystem::path(folder).parent_path().string();
+  if (auto status = MakeFolder(above, mode); !status.ok()) return status;
+  return ::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST
+             ? absl::OkStatus()
+             : DiskError(errno, "make folder " + folder);
+}
+
+// 0644: launchd takes none that others can write (launchd.plist(5)).
+absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".new", ::getpid());
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                     S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH));
+  if (!fd.valid()) return DiskError(errno, "make " + temporary);
+  const bool written = ::fchmod(fd.get(), 0644) == 0 && WriteAll(fd.get(), text) &&
+                       ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (written) return absl::OkStatus();
+  const int failed = errno;
+  ::unlink(temporary.c_str());
+  return DiskError(failed, "write " + path);
+}
+
+}  // namespace
+
+absl::StatusOr<Installation> Installation::Of(Platform platform, const ConnectOptions& connect,
+                                              const std::string& daemon) {
+  const auto paths = PathsFor(connect);
+  if (!connect.socket.empty() && !paths.ok()) return paths.status();
+  const Environment own = ProcessEnvironment();
+  const Environment environment = [&](const std::string& name) {
+    const bool given = name == "STAGELOAD_SOCKET" && !connect.socket.empty();
+    return given ? std::optional(paths->socket) : own(name);
+  };
+  auto terms = TermsFor(platform, environment, daemon);
+  if (!terms.ok()) return terms.status();
+  auto files = ServiceFiles(*terms, environment);
+  if (!files.ok()) return files.status();
+  Installation installation;
+  installation.terms_ = *std::move(terms);
+  installation.files_ = *std::move(files);
+  installation.home_ = own("HOME").value_or("");
+  installation.supervisor_ =
+      platform == Platform::kMacos ? NewLaunchd(installation.files_.front().path) : NewSystemd();
+  return installation;
+}
+
+bool Installation::Exists() const {
+  return std::all_of(files_.begin(), files_.end(),
+                     [](const ServiceFile& file) { return ctl::Exists(file.path); });
+}
+
+bool Installation::ServesHere() const {
+  return Exists() && std::all_of(files_.begin(), files_.end(), [](const ServiceFile& file) {
+           return absl::StrContains(Contents(file.path), file.socket_line);
+         });
+}
+
+bool Installation::IsCurrent() const {
+  return std::all_of(files_.begin(), files_.end(),
+                     [](const ServiceFile& file) { return Contents(file.path) == file.text; });
+}
+
+absl::Status Installation::CheckOurs() const {
+  if (auto status = CheckNotSudo(); !status.ok()) return status;
+  for (const ServiceFile& file : files_) {
+    if (auto status = CheckFile(file.path); !status.ok()) return status;
+  }
+  const std::string brewed = home_ + "/Library/LaunchAgents/homebrew.mxcl.stageload.plist";
+  if (terms_.platform == Platform::kMacos && ctl::Exists(brewed)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Homebrew keeps a stageloadd running already (", brewed,
+                     "); run: brew services stop stageload; then try again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Installation::Write() const {
+  for (const std::string& folder : ServiceFolders(terms_)) {
+    if (auto status = MakeFolder(folder, 0700); !status.ok()) return status;
+  }
+  for (const ServiceFile& file : files_) {
+    const std::string folder = std::filesystem::path(file.path).parent_path().string();
+    if (auto status = MakeFolder(folder, 0755); !status.ok()) return status;
+    if (auto status = WriteWhole(file.path, file.text); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Installation::Remove() const {
+  for (const ServiceFile& file : files_) {
+    if (::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
+      return DiskError(errno, "remove " + file.path);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stageload::ctl

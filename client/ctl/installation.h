@@ -1,0 +1,53 @@
+// The daemon as an installed service: its files on disk, and who runs it.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_INSTALLATION_H_
+#define STAGELOAD_CLIENT_CTL_INSTALLATION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/ctl/connection.h"
+#include "client/ctl/service_files.h"
+#include "client/ctl/supervisor.h"
+
+namespace stageload::ctl {
+
+class Installation {
+ public:
+  // Of this user. `daemon` is stageloadd's path; empty where only what is there is looked at.
+  static absl::StatusOr<Installation> Of(Platform platform, const ConnectOptions& connect,
+                                         const std::string& daemon);
+
+  const std::vector<ServiceFile>& files() const { return files_; }
+  const ServiceTerms& terms() const { return terms_; }
+  Supervisor& supervisor() const { return *supervisor_; }
+
+  // Whether all files are there.
+  bool Exists() const;
+  // Whether they are there, and serve at the socket to which we connect: one service a user is
+  // installed, and STAGELOAD_HOME may name another home than its.
+  bool ServesHere() const;
+  // Whether each is as it should be.
+  bool IsCurrent() const;
+  // FailedPrecondition or PermissionDenied when a file of that name is not ours to replace or
+  // remove, or when another program keeps a stageloadd running.
+  absl::Status CheckOurs() const;
+  // Writes each whole, and makes the folders that the service needs.
+  absl::Status Write() const;
+  absl::Status Remove() const;
+
+ private:
+  Installation() = default;
+
+  ServiceTerms terms_;
+  std::vector<ServiceFile> files_;
+  std::string home_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_INSTALLATION_H_

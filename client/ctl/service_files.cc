@@ -1,0 +1,153 @@
+// Fills the templates.
+#include "client/ctl/service_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/ctl/service_templates.h"
+
+namespace stageload::ctl {
+namespace {
+
+// Those that ResolvePathsOn() reads and a service does not get by itself.
+constexpr const char* kVariables[] = {"STAGELOAD_HOME", "STAGELOAD_SOCKET", "XDG_CONFIG_HOME",
+                                      "XDG_STATE_HOME"};
+// For on_end hooks: launchd gives an agent /usr/bin:/bin:/usr/sbin:/sbin.
+constexpr char kMacosPath[] = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+// A control character cannot be in a plist (XML 1.0) nor in a unit's line.
+absl::Status CheckText(const std::string& what, const std::string& text) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::none_of(text.begin(), text.end(), is_control)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " \"", absl::Utf8SafeCHexEscape(text),
+                                                 "\" has a control character, which a service's "
+                                                 "file cannot hold; use another path"));
+}
+
+absl::Status CheckTerms(const ServiceTerms& terms) {
+  if (auto status = CheckText("the daemon's path", terms.daemon); !status.ok()) return status;
+  if (auto status = CheckText("the socket's path", terms.paths.socket); !status.ok()) return status;
+  if (auto status = CheckText("the logs' folder", terms.paths.logs); !status.ok()) return status;
+  for (const auto& [name, value] : terms.variables) {
+    if (auto status = CheckText(name, value); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::string Fill(const char* form, const std::vector<std::pair<std::string, std::string>>& values) {
+  return absl::StrReplaceAll(form, values);
+}
+
+std::string Home(const Environment& environment) { return environment("HOME").value_or(""); }
+
+std::string XmlVariable(const std::string& name, const std::string& value) {
+  return absl::StrCat("\t\t<key>", name, "</key>\n\t\t<string>", XmlEscape(value), "</string>\n");
+}
+
+// "%" begins a specifier (systemd.unit(5)).
+std::string Unspecified(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"%", "%%"}});
+}
+
+ServiceFile LaunchAgent(const ServiceTerms& terms, const Environment& environment) {
+  std::string variables = XmlVariable("PATH", kMacosPath);
+  for (const auto& [name, value] : terms.variables) variables += XmlVariable(name, value);
+  ServiceFile file;
+  file.path = absl::StrCat(Home(environment), "/Library/LaunchAgents/", kServiceLabel, ".plist");
+  file.socket_line = absl::StrCat("<string>", XmlEscape(terms.paths.socket), "</string>");
+  file.text = Fill(kLaunchAgentTemplate, {{"{{DAEMON}}", XmlEscape(terms.daemon)},
+                                          {"{{ENVIRONMENT}}", variables},
+                                          {"{{ERRORS}}", XmlEscape(ServiceErrors(terms))},
+                                          {"{{SOCKET}}", XmlEscape(terms.paths.socket)}});
+  return file;
+}
+
+std::vector<ServiceFile> Units(const ServiceTerms& terms, const Environment& environment) {
+  const std::string config = environment("XDG_CONFIG_HOME").value_or("");
+  const std::string folder = absl::StrCat(
+      config.rfind('/', 0) == 0 ? config : Home(environment) + "/.config", "/systemd/user/");
+  std::string variables;
+  for (const auto& [name, value] : terms.variables) {
+    absl::StrAppend(&variables, "Environment=", UnitQuote(absl::StrCat(name, "=", value)), "\n");
+  }
+  ServiceFile service{folder + kServiceUnit, "", ""}, socket{folder + kSocketUnit, "", ""};
+  service.text = Fill(kServiceUnitTemplate,
+                      {{"{{DAEMON}}", UnitQuote(terms.daemon)}, {"{{ENVIRONMENT}}", variables}});
+  // ListenStream= takes the rest of its line as it is.
+  const std::string path = Unspecified(terms.paths.socket);
+  socket.socket_line = absl::StrCat("ListenStream=", path, "\n");
+  socket.text = Fill(kSocketUnitTemplate, {{"{{SOCKET}}", path}});
+  return {service, socket};
+}
+
+}  // namespace
+
+absl::StatusOr<ServiceTerms> TermsFor(Platform platform, const Environment& environment,
+                                      const std::string& daemon) {
+  auto paths = ResolvePathsOn(platform, environment);
+  if (!paths.ok()) return paths.status();
+  ServiceTerms terms{platform, StablePath(daemon), *std::move(paths), {}};
+  for (const char* name : kVariables) {
+    const auto value = environment(name);
+    if (value && !value->empty()) terms.variables.emplace_back(name, *value);
+  }
+  return terms;
+}
+
+absl::StatusOr<std::vector<ServiceFile>> ServiceFiles(const ServiceTerms& terms,
+                                                      const Environment& environment) {
+  if (auto status = CheckTerms(terms); !status.ok()) return status;
+  if (Home(environment).rfind('/', 0) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "HOME=\"", absl::Utf8SafeCHexEscape(Home(environment)), "\" is not an absolute path"));
+  }
+  if (terms.platform == Platform::kMacos) {
+    return std::vector<ServiceFile>{LaunchAgent(terms, environment)};
+  }
+  return Units(terms, environment);
+}
+
+std::vector<std::string> ServiceFolders(const ServiceTerms& terms) {
+  // systemd makes its socket's folder; launchd makes neither that nor the one of its output.
+  if (terms.platform == Platform::kLinux) return {};
+  std::vector<std::string> folders = {terms.paths.logs};
+  const std::string socket = std::filesystem::path(terms.paths.socket).parent_path().string();
+  if (socket != terms.paths.logs) folders.push_back(socket);
+  return folders;
+}
+
+std::string ServiceErrors(const ServiceTerms& terms) {
+  return terms.platform == Platform::kMacos ? terms.paths.logs + "/stageloadd.stderr" : "";
+}
+
+std::string XmlEscape(const std::string& text) {
+  return absl::StrReplaceAll(
+      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&apos;"}});
+}
+
+std::string UnitQuote(const std::string& word) {
+  return absl::StrCat(
+      "\"", absl::StrReplaceAll(Unspecified(word), {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
+}
+
+std::string StablePath(const std::string& path) {
+  const std::size_t cellar = path.find("/Cellar/");
+  if (cellar == std::string::npos) return path;
+  const std::size_t name = cellar + sizeof("/Cellar/") - 1;
+  const std::size_t version = path.find('/', name);
+  if (version == std::string::npos) return path;
+  const std::size_t rest = path.find('/', version + 1);
+  if (rest == std::string::npos) return path;
+  const std::string stable = absl::StrCat(path.substr(0, cellar), "/opt/",
+                                          path.substr(name, version - name), path.substr(rest));
+  std::error_code error;
+  return std::filesystem::equivalent(stable, path, error) && !error ? stable : path;
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,59 @@
+// What keeps the daemon running once it is installed: launchd or systemd, through the program by
+// which each is told what to do.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_SUPERVISOR_H_
+#define STAGELOAD_CLIENT_CTL_SUPERVISOR_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/ctl/service_files.h"
+
+namespace stageload::ctl {
+
+// What it knows of our service.
+struct Supervised {
+  bool loaded = false;    // it holds the socket, and starts the daemon
+  std::string where;      // launchd's domain, "gui/501"; systemd's "user"
+  int pid = 0;            // of the daemon; 0 when none runs
+  std::string condition;  // in its own words
+};
+
+// A command, and when it is run; empty is always.
+struct Step {
+  std::vector<std::string> argv;
+  std::string when;
+};
+
+// Errors name the command, what it said and what to do.
+class Supervisor {
+ public:
+  virtual ~Supervisor() = default;
+  virtual const char* Name() const = 0;
+  virtual absl::StatusOr<Supervised> Look() = 0;
+  // Loads the files as they are now and starts the daemon, now and at each login. What is loaded
+  // already is unloaded before.
+  virtual absl::Status Load() = 0;
+  // Ends the daemon and closes its socket, until Load() or the next login.
+  virtual absl::Status Unload() = 0;
+  // The same, and for good. The files are removed afterwards, and then AfterRemoval() called.
+  virtual absl::Status Disable() = 0;
+  virtual absl::Status AfterRemoval() = 0;
+  // Ends the daemon and starts it again; may return in between.
+  virtual absl::Status Restart() = 0;
+  // What Load() and Disable() with AfterRemoval() run.
+  virtual std::vector<Step> LoadSteps() const = 0;
+  virtual std::vector<Step> DisableSteps() const = 0;
+};
+
+// `plist` is the LaunchAgent's path.
+std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist);
+std::unique_ptr<Supervisor> NewSystemd();
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_SUPERVISOR_H_

@@ -1,0 +1,127 @@
+// systemctl --user.
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/ctl/supervisor.h"
+#include "client/ctl/tool.h"
+
+namespace stageload::ctl {
+namespace {
+
+using Argv = std::vector<std::string>;
+
+Argv Systemctl(const Argv& arguments) {
+  Argv argv = {"systemctl", "--user"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return argv;
+}
+
+Argv OfBoth(const Argv& verb) {
+  Argv arguments = verb;
+  arguments.insert(arguments.end(), {kServiceUnit, kSocketUnit});
+  return Systemctl(arguments);
+}
+
+std::string Advice(const std::string& said) {
+  if (absl::StrContains(said, "connect to bus") || absl::StrContains(said, "XDG_RUNTIME_DIR")) {
+    return absl::StrCat(
+        "; systemd runs nothing for you in this login: log in as yourself (not with su or sudo), "
+        "or set XDG_RUNTIME_DIR=/run/user/",
+        geteuid(),
+        " and, on a server, run `loginctl "
+        "enable-linger`");
+  }
+  return absl::StrCat("; `systemctl --user status ", kServiceUnit, "` and `journalctl --user -u ",
+                      kServiceUnit, "` say more");
+}
+
+absl::Status Run(const Argv& argv) {
+  const auto result = RunTool(argv);
+  if (!result.ok()) return result.status();
+  if (result->ok()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
+}
+
+absl::Status RunAll(const std::vector<Argv>& commands) {
+  for (const Argv& argv : commands) {
+    if (auto status = Run(argv); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// The value of a line "KEY=VALUE" of `systemctl show`; empty when there is none.
+std::string Property(const std::string& text, const std::string& key) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    if (absl::StartsWith(line, key + "=")) return line.substr(key.size() + 1);
+  }
+  return "";
+}
+
+class Systemd : public Supervisor {
+ public:
+  const char* Name() const override { return "systemd"; }
+
+  absl::StatusOr<Supervised> Look() override {
+    const auto socket = Show(kSocketUnit, {"ActiveState"});
+    if (!socket.ok()) return socket.status();
+    const auto service =
+        Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result", "NRestarts"});
+    if (!service.ok()) return service.status();
+    Supervised found{Property(*socket, "ActiveState") == "active", "user", 0, ""};
+    (void)absl::SimpleAtoi(Property(*service, "MainPID"), &found.pid);
+    found.condition =
+        absl::StrCat(Property(*service, "ActiveState"), " (", Property(*service, "SubState"), ")");
+    const std::string result = Property(*service, "Result");
+    if (result != "success" && !result.empty()) absl::StrAppend(&found.condition, ", ", result);
+    const std::string restarts = Property(*service, "NRestarts");
+    if (restarts != "0" && !restarts.empty()) {
+      absl::StrAppend(&found.condition, ", restarted ", restarts, " times");
+    }
+    return found;
+  }
+
+  absl::Status Load() override {
+    if (auto status = Run(Systemctl({"daemon-reload"})); !status.ok()) return status;
+    // A socket cannot be bound anew under a service that has the old one.
+    return RunAll({OfBoth({"stop"}), OfBoth({"enable"}), Systemctl({"start", kSocketUnit}),
+                   Systemctl({"start", kServiceUnit})});
+  }
+  absl::Status Unload() override { return Run(OfBoth({"stop"})); }
+  absl::Status Disable() override { return Run(OfBoth({"disable", "--now"})); }
+  absl::Status AfterRemoval() override { return Run(Systemctl({"daemon-reload"})); }
+  absl::Status Restart() override { return Run(Systemctl({"restart", kServiceUnit})); }
+
+  std::vector<Step> LoadSteps() const override {
+    return {{Systemctl({"daemon-reload"}), ""},
+            {OfBoth({"stop"}), ""},
+            {OfBoth({"enable"}), ""},
+            {Systemctl({"start", kSocketUnit}), ""},
+            {Systemctl({"start", kServiceUnit}), ""}};
+  }
+  std::vector<Step> DisableSteps() const override {
+    return {{OfBoth({"disable", "--now"}), ""},
+            {Systemctl({"daemon-reload"}), "when the files are gone"}};
+  }
+
+ private:
+  static absl::StatusOr<std::string> Show(const std::string& unit, const Argv& properties) {
+    Argv arguments = {"show", unit};
+    for (const std::string& property : properties) {
+      arguments.insert(arguments.end(), {"-p", property});
+    }
+    const Argv argv = Systemctl(arguments);
+    const auto result = RunTool(argv);
+    if (!result.ok()) return result.status();
+    if (result->ok()) return result->output;
+    return absl::UnavailableError(absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Supervisor> NewSystemd() { return std::make_unique<Systemd>(); }
+
+}  // namespace stageload::ctl
