@@ -286,6 +286,15 @@ std::string AwaitEnd(const Daemon& daemon, const sigset_t& signals, const Option
   return absl::StrCat("ends on signal ", taken);
 }
 
+int CheckConfig() {
+  const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
+  absl::Status status = paths.status();
+  if (status.ok()) status = LoadConfig(paths->config).status();
+  if (status.ok()) return 0;
+  std::cerr << "stageloadd: " << status.message() << std::endl;
+  return 1;
+}
+
 int Run(const Options& options) {
   sigset_t signals = EndSignals();
   sigaddset(&signals, SIGALRM);
@@ -325,7 +334,8 @@ int main(int argc, char** argv) {
                "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
                "what would be done is told as \"would_stop\". Jobs are still admitted and "
                "started, and what a user cancels still ends");
-  bool service = false, autostarted = false;
+  bool service = false, autostarted = false, check_config = false;
+  app.add_flag("--check-config", check_config, "Say what is wrong with the config, and exit");
   app.add_flag("--service", service,
                "For launchd and systemd, which keep it running: while another daemon has this "
                "home, wait for its end instead of failing");
@@ -338,6 +348,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (check_config) return stageload::CheckConfig();
   if (service) options.started_by = stageload::rpc::StartedBy::kService;
   if (autostarted) options.started_by = stageload::rpc::StartedBy::kAutostart;
   if (!idle_exit.empty()) {

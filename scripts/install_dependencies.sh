@@ -9,6 +9,7 @@ debian_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
   nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
+  python3 ruby systemd
 )
 brew_formulae=(
   cmake ninja ccache pkgconf

@@ -34,6 +34,7 @@ absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invoca
 int StartService(const Invocation& invocation, const Installation& service,
                  const std::optional<Connection>& running) {
   if (auto status = service.CheckOurs(); !status.ok()) return Fail(status);
+  if (auto status = CheckConfig(); !status.ok()) return Fail(status);
   if (running) {
     if (auto status = StopDaemon(*running); !status.ok()) return Fail(status);
   }
@@ -114,6 +115,7 @@ int Restart(const Invocation& invocation, Platform platform) {
   const auto running = Running(invocation.connect);
   if (!running.ok() && !*service) return Fail(running.status());
   const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  if (auto status = CheckConfig(); !status.ok()) return Fail(status);
   if (*service) return RestartService(invocation, **service, before);
   if (before) {
     if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
@@ -201,7 +203,7 @@ int Status(const Invocation& invocation, Platform platform, bool json) {
   if (running.ok()) {
     found.running = *std::move(running);
   } else {
-    found.silence = std::string(running.status().message());
+    found.silence = absl::StrCat("nobody answers at ", found.socket);
   }
   if (found.here) found.supervised = found.installation.supervisor().Look();
   if (!Out(json ? Document(StatusJson(found)) : StatusText(found))) return kExitOther;

@@ -4,10 +4,7 @@
 #include <sys/file.h>
 #include <time.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +14,8 @@
 #include "base/text.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/tool.h"
+#include "client/lib/autostart.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
 
 namespace stageload::ctl {
@@ -24,8 +23,7 @@ namespace {
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 // A restart takes the old daemon's end and, at launchd, the time between two starts.
-constexpr absl::Duration kServiceWithin = absl::Seconds(40);
-constexpr std::size_t kLastWords = 500;
+constexpr absl::Duration kServiceWithin = absl::Seconds(20);
 
 void Pause() {
   const timespec pause{0, 10'000'000};
@@ -46,16 +44,6 @@ absl::Status AwaitLockFree(const std::string& lock, int pid) {
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
                                                   " after ", FormatSpan(kStopTimeout)));
-}
-
-// The end of what the service has said where it could not start; empty when that is nowhere of
-// ours.
-std::string LastWords(const Installation& installation) {
-  std::ifstream file(ServiceErrors(installation.terms()), std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (text.size() > kLastWords) text.erase(0, text.size() - kLastWords);
-  absl::StripAsciiWhitespace(&text);
-  return absl::StrReplaceAll(text, {{"\n", "; "}});
 }
 
 }  // namespace
@@ -101,6 +89,16 @@ absl::Status StopDaemon(const Connection& connection) {
   return AwaitLockFree(paths->lock, connection.version.pid());
 }
 
+absl::Status CheckConfig() {
+  const auto daemon = client::FindDaemon(ProcessEnvironment());
+  if (!daemon.ok()) return daemon.status();
+  const auto result = RunTool({*daemon, "--check-config"});
+  if (!result.ok()) return result.status();
+  if (result->ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("nothing was changed, since a daemon could not start now: ", result->output));
+}
+
 absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,
                                         const Installation& installation, int before) {
   const absl::Time begin = absl::Now();
@@ -117,15 +115,16 @@ absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,
     Pause();
   } while (absl::Now() - begin < kServiceWithin);
   const absl::StatusOr<Supervised> found = installation.supervisor().Look();
-  const std::string words = LastWords(installation);
-  return absl::UnavailableError(
-      absl::StrCat("the service was started and no daemon of it answers at ",
-                   installation.terms().paths.socket, " after ", FormatSpan(kServiceWithin),
-                   failed.ok() ? "" : absl::StrCat(": ", std::string(failed.message())), "; ",
-                   installation.supervisor().Name(),
-                   " says: ", found.ok() ? found->condition : std::string(found.status().message()),
-                   words.empty() ? "; see `journalctl --user -u stageloadd`"
-                                 : absl::StrCat("; the daemon said: ", words)));
+  std::string words = installation.supervisor().LastWords();
+  absl::StripAsciiWhitespace(&words);
+  return absl::UnavailableError(absl::StrCat(
+      "the service was started and no daemon of it answers at ", installation.terms().paths.socket,
+      failed.ok() ? "" : absl::StrCat(": ", std::string(failed.message())), "; ",
+      installation.supervisor().Name(),
+      " says: ", found.ok() ? found->condition : std::string(found.status().message()),
+      words.empty()
+          ? ""
+          : absl::StrCat("; the daemon said: ", absl::StrReplaceAll(words, {{"\n", "; "}}))));
 }
 
 void AddPlatform(CLI::App& command, Platform& platform) {

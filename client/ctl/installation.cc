@@ -101,7 +101,9 @@ absl::StatusOr<Installation> Installation::Of(Platform platform, const ConnectOp
   installation.files_ = *std::move(files);
   installation.home_ = own("HOME").value_or("");
   installation.supervisor_ =
-      platform == Platform::kMacos ? NewLaunchd(installation.files_.front().path) : NewSystemd();
+      platform == Platform::kMacos
+          ? NewLaunchd(installation.files_.front().path, ServiceErrors(installation.terms_))
+          : NewSystemd();
   return installation;
 }
 

@@ -2,8 +2,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <optional>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@ constexpr absl::Duration kGoneWithin = absl::Seconds(40);
 constexpr absl::Duration kBootstrapWithin = absl::Seconds(5);
 // "Domain does not support specified action": there is no graphical login.
 constexpr int kNoSuchDomain = 125;
+constexpr std::size_t kMostWords = 500;
 
 void Pause() {
   const timespec pause{0, 100'000'000};
@@ -41,7 +43,8 @@ std::string Field(const std::string& text, const std::string& key) {
 
 class Launchd : public Supervisor {
  public:
-  explicit Launchd(std::string plist) : plist_(std::move(plist)) {}
+  Launchd(std::string plist, std::string errors)
+      : plist_(std::move(plist)), errors_(std::move(errors)) {}
 
   const char* Name() const override { return "launchd"; }
   absl::StatusOr<Supervised> Look() override;
@@ -50,6 +53,7 @@ class Launchd : public Supervisor {
   absl::Status Disable() override { return Unload(); }
   absl::Status AfterRemoval() override { return absl::OkStatus(); }
   absl::Status Restart() override;
+  std::string LastWords() override;
   std::vector<Step> LoadSteps() const override;
   std::vector<Step> DisableSteps() const override;
 
@@ -71,6 +75,7 @@ class Launchd : public Supervisor {
   absl::StatusOr<bool> HasGraphicalLogin(const ToolResult& refused);
 
   const std::string plist_;
+  const std::string errors_;
   // With a graphical login, and without.
   const std::string gui_ = absl::StrCat("gui/", geteuid());
   const std::string user_ = absl::StrCat("user/", geteuid());
@@ -104,9 +109,9 @@ absl::Status Launchd::TakeOut(const std::string& domain) {
     if (absl::Now() - begin > (result->ok() ? kGoneWithin : kBootstrapWithin)) break;
     Pause();
   }
-  return absl::UnavailableError(absl::StrCat(ToolFailure(Bootout(domain), *result),
-                                             "; it is still loaded in ", domain,
-                                             ". Log out and in again, or run the command by hand"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(ToolFailure(Bootout(domain), *result), "; it is still loaded in ", domain,
+                   ". Log out and in again, or run the command by hand"));
 }
 
 absl::StatusOr<ToolResult> Launchd::PutIn(const std::string& domain, bool was_loaded) {
@@ -141,13 +146,15 @@ absl::Status Launchd::Load() {
   const auto graphical = HasGraphicalLogin(*in_gui);
   if (!graphical.ok()) return graphical.status();
   if (*graphical) {
-    return absl::UnavailableError(absl::StrCat(ToolFailure(Bootstrap(gui_), *in_gui), advice));
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToolFailure(Bootstrap(gui_), *in_gui), advice));
   }
   const auto in_user = PutIn(user_, loaded->loaded);
   if (!in_user.ok()) return in_user.status();
   if (in_user->ok()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(ToolFailure(Bootstrap(gui_), *in_gui), "; ",
-                                             ToolFailure(Bootstrap(user_), *in_user), advice));
+  return absl::FailedPreconditionError(absl::StrCat(ToolFailure(Bootstrap(gui_), *in_gui), "; ",
+                                                    ToolFailure(Bootstrap(user_), *in_user),
+                                                    advice));
 }
 
 absl::Status Launchd::Unload() {
@@ -170,8 +177,15 @@ absl::Status Launchd::Restart() {
   const auto result = RunTool(argv);
   if (!result.ok()) return result.status();
   if (result->ok()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(ToolFailure(argv, *result),
-                                             "; load it anew with `stageloadctl daemon install`"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      ToolFailure(argv, *result), "; load it anew with `stageloadctl daemon install`"));
+}
+
+std::string Launchd::LastWords() {
+  std::ifstream file(errors_, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.size() > kMostWords) text.erase(0, text.size() - kMostWords);
+  return text;
 }
 
 std::vector<Step> Launchd::LoadSteps() const {
@@ -190,8 +204,8 @@ std::vector<Step> Launchd::DisableSteps() const {
 
 }  // namespace
 
-std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist) {
-  return std::make_unique<Launchd>(plist);
+std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist, const std::string& errors) {
+  return std::make_unique<Launchd>(plist, errors);
 }
 
 }  // namespace stageload::ctl

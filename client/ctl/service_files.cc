@@ -32,6 +32,13 @@ absl::Status CheckText(const std::string& what, const std::string& text) {
 
 absl::Status CheckTerms(const ServiceTerms& terms) {
   if (auto status = CheckText("the daemon's path", terms.daemon); !status.ok()) return status;
+  // systemd executes no such path (string_is_safe() in its src/basic/string-util.c).
+  if (terms.platform == Platform::kLinux &&
+      terms.daemon.find_first_of("\"'\\") != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the daemon's path \"", terms.daemon,
+        "\" has a quote or a backslash, which systemd takes in no program; move it elsewhere"));
+  }
   if (auto status = CheckText("the socket's path", terms.paths.socket); !status.ok()) return status;
   if (auto status = CheckText("the logs' folder", terms.paths.logs); !status.ok()) return status;
   for (const auto& [name, value] : terms.variables) {

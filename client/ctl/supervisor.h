@@ -45,13 +45,15 @@ class Supervisor {
   virtual absl::Status AfterRemoval() = 0;
   // Ends the daemon and starts it again; may return in between.
   virtual absl::Status Restart() = 0;
+  // What the daemon said last on its standard error, as where it could not start; may be empty.
+  virtual std::string LastWords() = 0;
   // What Load() and Disable() with AfterRemoval() run.
   virtual std::vector<Step> LoadSteps() const = 0;
   virtual std::vector<Step> DisableSteps() const = 0;
 };
 
-// `plist` is the LaunchAgent's path.
-std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist);
+// `plist` is the LaunchAgent's path, `errors` where it sends standard error.
+std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist, const std::string& errors);
 std::unique_ptr<Supervisor> NewSystemd();
 
 }  // namespace stageload::ctl

@@ -42,7 +42,8 @@ absl::Status Run(const Argv& argv) {
   const auto result = RunTool(argv);
   if (!result.ok()) return result.status();
   if (result->ok()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
+  return absl::FailedPreconditionError(
+      absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
 }
 
 absl::Status RunAll(const std::vector<Argv>& commands) {
@@ -94,6 +95,12 @@ class Systemd : public Supervisor {
   absl::Status AfterRemoval() override { return Run(Systemctl({"daemon-reload"})); }
   absl::Status Restart() override { return Run(Systemctl({"restart", kServiceUnit})); }
 
+  std::string LastWords() override {
+    const auto result =
+        RunTool({"journalctl", "--user", "-u", kServiceUnit, "-n", "3", "-o", "cat", "--no-pager"});
+    return result.ok() && result->ok() ? result->output : "";
+  }
+
   std::vector<Step> LoadSteps() const override {
     return {{Systemctl({"daemon-reload"}), ""},
             {OfBoth({"stop"}), ""},
@@ -116,7 +123,8 @@ class Systemd : public Supervisor {
     const auto result = RunTool(argv);
     if (!result.ok()) return result.status();
     if (result->ok()) return result->output;
-    return absl::UnavailableError(absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToolFailure(argv, *result), Advice(result->output)));
   }
 };
 

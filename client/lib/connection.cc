@@ -88,6 +88,10 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
                                                     FormatSpan(kVersionTimeout),
                                                     "; `stageloadctl daemon status` says more"));
   }
+  // A daemon that is leaving ends its calls so.
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return absl::UnavailableError("the daemon went away");
+  }
   if (!status.ok()) return FromGrpc(status);
   return response;
 }

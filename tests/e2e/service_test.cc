@@ -1,0 +1,361 @@
+// The daemon as a service: the commands of `daemon` before a launchctl and a systemctl of the
+// test's, which start the real daemon; systemd_test.sh has them before the real systemd.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "tests/e2e/daemon_fixture.h"
+
+namespace stageload::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+namespace fs = std::filesystem;
+
+class ServiceTest : public DaemonTest {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    fs::create_directory(PathOf("state"));
+    gui_ = absl::StrCat("gui/", geteuid());
+    user_ = absl::StrCat("user/", geteuid());
+  }
+
+  Result Daemon(const std::string& command, Arguments more = {},
+                const Arguments& environment = {}) {
+    // By env(1): of two PATHs in an environment the first counts.
+    Arguments call = {absl::StrCat("PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin"),
+                      "FAKE_STATE=" + PathOf("state")};
+    return Ctl(call + environment + Arguments{kCtlProgram, "daemon", command, "--platform"} +
+                   Arguments{platform_} + more,
+               {.program = "/usr/bin/env"});
+  }
+  // What launchctl or systemctl was called with since the last look, but for questions.
+  std::vector<std::string> Calls() {
+    std::vector<std::string> calls;
+    const std::string file = PathOf("state/calls");
+    for (const std::string& line :
+         std::vector<std::string>(absl::StrSplit(ReadFile(file), '\n', absl::SkipEmpty()))) {
+      if (!absl::StartsWith(line, "print") && !absl::StartsWith(line, "show")) {
+        calls.push_back(
+            absl::StrReplaceAll(line, {{"/dev.stageload.stageloadd", ""}, {" " + plist(), ""}}));
+      }
+    }
+    fs::remove(file);
+    return calls;
+  }
+  std::string plist() const {
+    return folder() + "/Library/LaunchAgents/dev.stageload.stageloadd.plist";
+  }
+  std::string unit() const { return folder() + "/.config/systemd/user/stageloadd.service"; }
+  nlohmann::json Status() {
+    const Result result = Daemon("status", {"--json"});
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+  std::string StartedBy() { return Status()["daemon"].value("started_by", ""); }
+
+  std::string platform_ = "macos";
+  std::string gui_;
+  std::string user_;
+};
+
+class Launchd : public ServiceTest {};
+class Systemd : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    platform_ = "linux";
+  }
+};
+
+// ---- launchd ----
+
+TEST_F(Launchd, InstallWritesThePlistAndLoadsItIntoTheGraphicalDomain) {
+  const Result result = Daemon("install");
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("installed:"), HasSubstr(plist()), HasSubstr("running:")));
+  EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_));
+  struct stat found {};
+  ASSERT_EQ(::lstat(plist().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 0644u) << "launchd takes none that others can write";
+  EXPECT_EQ(StartedBy(), "SERVICE");
+}
+
+TEST_F(Launchd, WithoutAGraphicalLoginItIsTheUsersDomain) {
+  Touch(PathOf("state/no-gui"));
+  const Result result = Daemon("install");
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_, "enable " + user_,
+                                   "bootstrap " + user_));
+  EXPECT_EQ(Status()["service"].value("where", ""), user_);
+}
+
+TEST_F(Launchd, ARefusalThatIsNotForWantOfALoginIsToldAndNotTriedElsewhere) {
+  WriteFile(PathOf("state/bootstrap-fails"), "Bootstrap failed: 5: Input/output error");
+  const Result result = Daemon("install");
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("launchctl bootstrap " + gui_), HasSubstr("exit code 5"),
+                                HasSubstr("Input/output error"), HasSubstr("plutil -lint")));
+  EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_));
+}
+
+TEST_F(Launchd, InstallAgainChangesNothing) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  const int pid = Status()["daemon"].value("pid", 0);
+  const Result again = Daemon("install");
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, HasSubstr("installed already"));
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
+TEST_F(Launchd, AStalePlistIsRenewedAndWhatIsLoadedIsTakenOutFirst) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  const std::string right = ReadFile(plist());
+  Calls();
+  WriteFile(plist(), absl::StrReplaceAll(right, {{"Interactive", "Background"}}));
+  const Result again = Daemon("install");
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, HasSubstr("renewed:"));
+  EXPECT_EQ(ReadFile(plist()), right);
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + gui_, "enable " + gui_, "bootstrap " + gui_));
+  EXPECT_EQ(StartedBy(), "SERVICE");
+}
+
+TEST_F(Launchd, WhatWasLoadedIntoTheOtherDomainIsTakenOutToo) {
+  Touch(PathOf("state/no-gui"));
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  fs::remove(PathOf("state/no-gui"));
+  fs::remove(plist());
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + user_, "enable " + gui_, "bootstrap " + gui_));
+}
+
+TEST_F(Launchd, AFileOfAnotherUserIsLeftAloneAndNamedWithTheFix) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  fs::create_directories(fs::path(plist()).parent_path());
+  WriteFile(plist(), "theirs");
+  ASSERT_EQ(::chown(plist().c_str(), 65534, 65534), 0);
+  for (const char* command : {"install", "uninstall"}) {
+    const Result result = Daemon(command);
+    EXPECT_EQ(result.exit_code, 1) << result;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(plist() + " belongs to uid 65534"),
+                                  HasSubstr("sudo rm " + plist())));
+  }
+  EXPECT_EQ(ReadFile(plist()), "theirs");
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(Launchd, ASymbolicLinkOrHomebrewsOwnServiceIsRefusedWithTheFix) {
+  fs::create_directories(fs::path(plist()).parent_path());
+  fs::create_symlink("/dev/null", plist());
+  const Result link = Daemon("install");
+  EXPECT_EQ(link.exit_code, 1) << link;
+  EXPECT_THAT(link.err, HasSubstr("is a symbolic link"));
+  fs::remove(plist());
+  WriteFile(folder() + "/Library/LaunchAgents/homebrew.mxcl.stageload.plist", "");
+  const Result brew = Daemon("install");
+  EXPECT_EQ(brew.exit_code, 1) << brew;
+  EXPECT_THAT(brew.err, HasSubstr("brew services stop stageload"));
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(Launchd, SudoIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be what sudo makes of one";
+  const Result result = Daemon("install", {}, {"SUDO_UID=501"});
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, HasSubstr("without sudo"));
+  EXPECT_FALSE(fs::exists(plist()));
+}
+
+TEST_F(Launchd, NothingIsWrittenWhereThereIsNoLaunchctl) {
+  const Result result = Daemon("install", {}, {"PATH=/nowhere"});
+  EXPECT_NE(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, HasSubstr("launchctl"));
+  EXPECT_FALSE(fs::exists(plist()));
+}
+
+TEST_F(Launchd, ABrokenConfigIsToldBeforeAnythingIsChanged) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  const int pid = Status()["daemon"].value("pid", 0);
+  WriteConfig("nonsense = 1\n");
+  for (const char* command : {"restart", "start"}) {
+    const Result result = Daemon(command);
+    if (std::string(command) == "restart") {
+      EXPECT_EQ(result.exit_code, 1) << result;
+      EXPECT_THAT(result.err, AllOf(HasSubstr("nothing was changed"), HasSubstr("nonsense")));
+    }
+  }
+  EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
+TEST_F(Launchd, ADaemonThatAClientHasStartedIsReplacedAndItsJobsRunOn) {
+  const std::int64_t id = Submit(Arguments{"--wait-free", "0", "--"} + UntilExists(PathOf("go")));
+  ASSERT_TRUE(Reaches(id, "RUNNING"));
+  ASSERT_EQ(StartedBy(), "AUTOSTART");
+  const Result result = Daemon("install");
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_EQ(Daemons().size(), 1u);
+  EXPECT_EQ(StateOf(id), "RUNNING");
+  Touch(PathOf("go"));
+  EXPECT_TRUE(Reaches(id, "COMPLETED"));
+}
+
+TEST_F(Launchd, RestartIsAnotherProcessAndStopLastsUntilStart) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  const int first = Status()["daemon"].value("pid", 0);
+  const Result restart = Daemon("restart");
+  EXPECT_EQ(restart.exit_code, 0) << restart;
+  EXPECT_THAT(Calls(), ElementsAre("kill SIGTERM " + gui_));
+  EXPECT_NE(Status()["daemon"].value("pid", first), first);
+
+  const Result stop = Daemon("stop");
+  EXPECT_EQ(stop.exit_code, 0) << stop;
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + gui_));
+  EXPECT_THAT(Daemons(), IsEmpty());
+  EXPECT_EQ(Status()["service"].value("loaded", true), false);
+  EXPECT_EQ(Daemon("status").exit_code, 69);
+
+  const Result start = Daemon("start");
+  EXPECT_EQ(start.exit_code, 0) << start;
+  EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_));
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_THAT(Daemon("start").out, HasSubstr("already running"));
+}
+
+TEST_F(Launchd, StartAfterAClientHasStartedOneGivesTheHomeBackToTheService) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  ASSERT_EQ(Daemon("stop").exit_code, 0);
+  ASSERT_EQ(Ctl({"queue"}).exit_code, 0);
+  ASSERT_EQ(StartedBy(), "AUTOSTART");
+  EXPECT_EQ(Daemon("start").exit_code, 0);
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_EQ(Daemons().size(), 1u);
+}
+
+TEST_F(Launchd, UninstallTakesItOutRemovesThePlistAndMayBeRepeated) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  const Result result = Daemon("uninstall");
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("uninstalled"), HasSubstr(plist())));
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + gui_));
+  EXPECT_FALSE(fs::exists(plist()));
+  EXPECT_THAT(Daemons(), IsEmpty());
+  const Result again = Daemon("uninstall");
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_EQ(again.out, "not installed\n");
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(Launchd, AServiceOfAnotherHomeIsLeftAloneByStopAndStart) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  const Arguments other = {"STAGELOAD_HOME=" + PathOf("other")};
+  const nlohmann::json status =
+      nlohmann::json::parse(Daemon("status", {"--json"}, other).out, nullptr, false);
+  EXPECT_EQ(status["service"].value("installed", true), false);
+  EXPECT_EQ(status["service"].value("installed_for_another_home", false), true);
+  EXPECT_THAT(Daemon("start", {}, other).out, HasSubstr("started"));
+  EXPECT_THAT(Daemon("stop", {}, other).out, HasSubstr("stopped: pid"));
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(StartedBy(), "SERVICE");
+}
+
+TEST_F(Launchd, DryRunWritesNothingAndCallsNobody) {
+  const Result install = Daemon("install", {"--dry-run"});
+  EXPECT_EQ(install.exit_code, 0) << install;
+  EXPECT_THAT(install.out, AllOf(HasSubstr("would write " + plist()), HasSubstr("would run:")));
+  const Result uninstall = Daemon("uninstall", {"--dry-run"});
+  EXPECT_THAT(uninstall.out, AllOf(HasSubstr("would remove " + plist()), HasSubstr("bootout")));
+  EXPECT_FALSE(fs::exists(PathOf("state/calls")));
+  EXPECT_FALSE(fs::exists(folder() + "/Library"));
+  EXPECT_THAT(Daemons(), IsEmpty());
+}
+
+// ---- systemd ----
+
+TEST_F(Systemd, InstallWritesTheUnitsAndStartsSocketThenService) {
+  const Result result = Daemon("install");
+  ASSERT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(Calls(), ElementsAre("daemon-reload", "stop stageloadd.service stageloadd.socket",
+                                   "enable stageloadd.service stageloadd.socket",
+                                   "start stageloadd.socket", "start stageloadd.service"));
+  EXPECT_THAT(ReadFile(unit()), HasSubstr("STAGELOAD_HOME=" + home()));
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
+  EXPECT_THAT(Calls(), IsEmpty());
+}
+
+TEST_F(Systemd, WithoutAUserManagerItSaysWhatToDoAndWritesNothing) {
+  Touch(PathOf("state/no-bus"));
+  const Result result = Daemon("install");
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("systemctl --user show"), HasSubstr("Failed to connect"),
+                                HasSubstr("enable-linger")));
+  EXPECT_FALSE(fs::exists(unit()));
+}
+
+TEST_F(Systemd, AFailureToStartIsToldWithItsWords) {
+  WriteFile(PathOf("state/start-fails"), "Job for stageloadd.service failed.");
+  const Result result = Daemon("install");
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("systemctl --user start stageloadd.service"),
+                                HasSubstr("Job for stageloadd.service failed."),
+                                HasSubstr("journalctl --user")));
+}
+
+TEST_F(Systemd, StaleUnitsAreRenewedRestartedStoppedAndRemoved) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  const std::string right = ReadFile(unit());
+  WriteFile(unit(), absl::StrReplaceAll(right, {{"KillMode=process\n", ""}}));
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  EXPECT_EQ(ReadFile(unit()), right);
+  Calls();
+  EXPECT_THAT(Daemon("restart").out, HasSubstr("restarted:"));
+  EXPECT_THAT(Calls(), ElementsAre("restart stageloadd.service"));
+  EXPECT_THAT(Daemon("stop").out, HasSubstr("stopped: systemd"));
+  EXPECT_THAT(Calls(), ElementsAre("stop stageloadd.service stageloadd.socket"));
+  const Result uninstall = Daemon("uninstall");
+  EXPECT_EQ(uninstall.exit_code, 0) << uninstall;
+  EXPECT_THAT(Calls(),
+              ElementsAre("disable --now stageloadd.service stageloadd.socket", "daemon-reload"));
+  EXPECT_FALSE(fs::exists(unit()));
+  EXPECT_EQ(Daemon("uninstall").out, "not installed\n");
+}
+
+TEST_F(Systemd, StatusSaysWhoStartedItSinceWhenAndWhereItLogs) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  const Result result = Daemon("status");
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("running: stageloadd 0.2.0, pid "), HasSubstr(paths().socket),
+                    HasSubstr("started by systemd"), HasSubstr("installed: " + unit()),
+                    HasSubstr("loaded in user, active (running)"), HasSubstr(paths().logs)));
+  const nlohmann::json json = Status();
+  EXPECT_TRUE(json.value("running", false));
+  EXPECT_GT(json.value("uptime_seconds", 0.0), 0.0);
+  EXPECT_EQ(json["service"].value("condition", ""), "active (running)");
+}
+
+}  // namespace
+}  // namespace stageload::e2e

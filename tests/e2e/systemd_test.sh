@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# `stageloadctl daemon` before a real `systemd --user`, which runs in namespaces of its own: process
+# numbers, mounts and cgroups. Needs root, as `unshare` does.
+#
+# usage: systemd_test.sh STAGELOADCTL
+set -euo pipefail
+ctl=$1
+systemd=/lib/systemd/systemd
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+
+if [ "${2:-}" != inside ]; then
+  [ "$(id -u)" = 0 ] || skip "only root can unshare here"
+  [ -x $systemd ] && command -v systemctl >/dev/null || skip "no systemd"
+  command -v jq >/dev/null || skip "no jq"
+  unshare --fork --pid --mount --cgroup --mount-proc true 2>/dev/null || skip "unshare is refused"
+  folder=$(mktemp -d /tmp/sl-systemd.XXXXXX)
+  trap 'rm -rf "$folder"' EXIT
+  # The end of its first process is the end of all in it.
+  SL_FOLDER=$folder unshare --fork --pid --kill-child --mount --cgroup --mount-proc "$0" "$ctl" inside
+  exit
+fi
+
+folder=$SL_FOLDER
+mount --make-rprivate /
+umount -R /sys/fs/cgroup 2>/dev/null || true
+mount -t cgroup2 cgroup2 /sys/fs/cgroup || skip "no cgroup2"
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system "$folder/run" "$folder/home" # without it, "not booted with systemd"
+chmod 700 "$folder/run"
+unset "${!STAGELOAD_@}" XDG_CONFIG_HOME XDG_STATE_HOME DBUS_SESSION_BUS_ADDRESS
+export XDG_RUNTIME_DIR=$folder/run HOME=$folder/home
+$systemd --user --unit=basic.target >"$folder/log" 2>&1 &
+for _ in $(seq 100); do
+  systemctl --user is-system-running >/dev/null 2>&1 && break
+  sleep 0.1
+done
+systemctl --user is-system-running >/dev/null || skip "systemd --user does not run: $(tail -n 3 "$folder/log")"
+
+fail() {
+  echo "FAILED: $*" >&2
+  tail -n 40 "$folder/log" "$HOME"/.local/state/stageload/log/stageloadd.log >&2 || true
+  exit 1
+}
+status() { "$ctl" daemon status --json | jq -r "$1"; }
+state_of() { "$ctl" show --json "$1" | jq -r .state; }
+
+job=$("$ctl" submit --wait-free 0 -- sleep 300)
+[ "$(status .daemon.started_by)" = AUTOSTART ] || fail "no daemon of a client to replace"
+"$ctl" daemon install || fail "install"
+[ "$(status .daemon.started_by)" = SERVICE ] || fail "the service has not replaced it"
+[ "$(status .service.condition)" = "active (running)" ] || fail "condition: $(status .service.condition)"
+"$ctl" daemon install | grep -q "installed already" || fail "install again"
+[ "$(systemctl --user is-enabled stageloadd.service stageloadd.socket | sort -u)" = enabled ] || fail "not enabled"
+[ "$(state_of "$job")" = RUNNING ] || fail "the job did not run on"
+
+# Connects wait while it restarts: by command, and after a crash.
+export STAGELOAD_NO_AUTOSTART=1
+for _ in 1 2 3 4 5 6; do "$ctl" daemon restart || fail "restart"; done &
+restarts=$!
+while kill -0 $restarts 2>/dev/null; do
+  # A call that is on its way is cut off; none may find nobody.
+  "$ctl" queue >"$folder/out" 2>&1 || grep -q "went away\|shutting down\|CANCELLED" "$folder/out" ||
+    fail "refused while it restarts: $(cat "$folder/out")"
+done
+wait $restarts || fail "six restarts in a row"
+kill -KILL "$(status .daemon.pid)"
+"$ctl" queue >"$folder/out" 2>&1 || fail "refused after a crash: $(cat "$folder/out")"
+[ "$(state_of "$job")" = RUNNING ] || fail "the job did not outlive six restarts and a crash"
+
+# Nothing is ended for a config with which none could start.
+mkdir -p "$HOME/.config/stageload"
+echo 'nonsense = 1' >"$HOME/.config/stageload/config.toml"
+"$ctl" daemon restart 2>"$folder/err" && fail "restart with a broken config"
+grep -q "nonsense" "$folder/err" || fail "restart said: $(cat "$folder/err")"
+"$ctl" queue >/dev/null || fail "the daemon was ended for a config that is broken"
+rm "$HOME/.config/stageload/config.toml"
+
+"$ctl" daemon stop || fail "stop"
+[ "$("$ctl" daemon status --json | jq -r .running)" = false ] || fail "it runs after a stop"
+"$ctl" daemon start || fail "start"
+[ "$(status .daemon.started_by)" = SERVICE ] || fail "not the service"
+
+sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/stageloadd.service"
+"$ctl" daemon install | grep -q renewed: || fail "a stale unit is not renewed"
+[ "$(state_of "$job")" = RUNNING ] || fail "the job did not outlive the renewal"
+"$ctl" daemon uninstall || fail "uninstall"
+[ -z "$(ls -A "$HOME/.config/systemd/user")" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
+"$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
+echo "passed, with $(systemctl --version | head -n 1)"
