@@ -23,6 +23,8 @@ class ProcessTree::Resolver {
     // that leads it, the shim or another, is gone.
     for (const auto& [identity, id] : tree.members_) AddSessionOf(identity, id);
     for (const auto& [id, client] : tree.roots_) AddSessionOf(client.root, id);
+    for (const auto& [identity, id] : tree.members_) makers_.emplace(identity.start, id);
+    for (const auto& [id, client] : tree.roots_) makers_.emplace(client.root.start, id);
   }
 
   bool IsThere(const core::ProcessIdentity& identity) const {
@@ -65,6 +67,11 @@ class ProcessTree::Resolver {
       const std::optional<core::JobId> client = ClientOf(*parent);
       if (client) return client;
     }
+    // Who lost its parent is still of who made it, where the platform remembers that.
+    if (process.parent_at_fork != 0) {
+      const auto maker = makers_.find(process.parent_at_fork);
+      if (maker != makers_.end()) return maker->second;
+    }
     const auto session = sessions_.find(process.session);
     if (session != sessions_.end()) return session->second;
     return std::nullopt;
@@ -74,6 +81,7 @@ class ProcessTree::Resolver {
   const std::vector<host::Process>& table_;
   std::map<std::int32_t, std::optional<core::JobId>> known_;  // by pid
   std::map<std::int32_t, core::JobId> sessions_;
+  std::map<std::uint64_t, core::JobId> makers_;  // members and roots, by what identifies them alone
 };
 
 void ProcessTree::Add(core::JobId id, const core::ProcessIdentity& root, Root kind) {

@@ -36,7 +36,8 @@ class ProcessTree {
   bool empty() const { return roots_.empty(); }
 
   // Takes in a fresh process table (ascending by pid). Who was a member stays one until it ends;
-  // a child of a member becomes one; so does, for a job, who is in a session of its shim or of a
+  // a child of a member becomes one, and where the platform tells whose child it was, also when
+  // that member has ended since; so does, for a job, who is in a session of its shim or of a
   // member, since only they and what they started can be in those. A process under two roots
   // belongs to the nearer.
   void Update(const std::vector<host::Process>& table);

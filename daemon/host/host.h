@@ -25,6 +25,9 @@ struct Process {
   std::int32_t parent = 0;
   std::int32_t group = 0;
   std::int32_t session = 0;
+  // ProcessIdentity::start of the process that made it, kept when that ends and it gets another
+  // parent; 0 where the platform does not tell. macOS: p_puniqueid.
+  std::uint64_t parent_at_fork = 0;
   std::uint32_t uid = 0;  // effective
   char state = '?';       // 'Z' is a zombie: it holds nothing
 };
@@ -62,6 +65,11 @@ struct LinuxOptions {
   std::string cgroup = "/sys/fs/cgroup";  // likewise
 };
 std::unique_ptr<Host> NewLinuxHost(LinuxOptions options);
+
+std::unique_ptr<Host> NewDarwinHost();
+
+// The machine that this program was built for.
+std::unique_ptr<Host> NewLocalHost();
 
 }  // namespace stageload::host
 

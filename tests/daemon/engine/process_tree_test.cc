@@ -110,6 +110,47 @@ TEST(ProcessTree, MemberStaysOneAfterItsParentIsGone) {
   EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11, 14));
 }
 
+// As macOS tells it: who made a process is known by its unique id for as long as that lives.
+host::Process MadeBy(std::uint64_t maker, host::Process process) {
+  process.parent_at_fork = maker;
+  return process;
+}
+
+TEST(ProcessTree, OrphanBelongsToWhoMadeIt) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), MadeBy(3, Proc(10, 1)), MadeBy(10, Proc(11, 10))});
+  // Since then 11 made 12, which left for a session of its own, and ended. 13 is launchd's.
+  const host::Process daemon = MadeBy(11, Proc(12, 1, 12));
+  tree.Update({Proc(1, 0), MadeBy(3, Proc(10, 1)), daemon, MadeBy(1, Proc(13, 1, 13))});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 12));
+  // And 12 made 14, which made 15, and is a zombie.
+  tree.Update({Proc(1, 0), daemon, MadeBy(12, Proc(14, 12, 14, 'Z')), MadeBy(14, Proc(15, 1, 15))});
+  tree.Update({Proc(1, 0), daemon, MadeBy(14, Proc(15, 1, 15))});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(12, 15));
+}
+
+TEST(ProcessTree, OrphanOfAShimIsOfItsJob) {
+  ProcessTree tree;
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
+  tree.Update({Proc(1, 0), Proc(10, 1, 10), MadeBy(10, Proc(11, 1, 11))});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(11));
+}
+
+TEST(ProcessTree, OrphanOfNobodyKnownIsNobodys) {
+  ProcessTree tree(12);
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
+  // 13 was made by the daemon, 14 by who is above the root, 15 where the platform does not tell.
+  tree.Update({Proc(1, 0), Proc(10, 1), MadeBy(10, Proc(12, 10)), MadeBy(12, Proc(13, 1)),
+               MadeBy(1, Proc(14, 1)), Proc(15, 1)});
+  EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10));
+  // One whose client has been removed.
+  tree.Remove(kA);
+  tree.Add(kB, {20, 20}, ProcessTree::Root::kMember);
+  tree.Update({Proc(1, 0), MadeBy(10, Proc(16, 1)), Proc(20, 1)});
+  EXPECT_THAT(Pids(tree.MembersOf(kB)), ElementsAre(20));
+}
+
 TEST(ProcessTree, PidThatIsUsedAgainIsNobody) {
   ProcessTree tree;
   tree.Add(kA, {10, 10}, ProcessTree::Root::kMember);
