@@ -158,10 +158,10 @@ class Daemon {
 
   std::optional<rpc::ListeningSocket> socket_;
   std::unique_ptr<store::Store> store_;
-  std::unique_ptr<host::Host> host_ = host::NewLinuxHost({});
+  std::unique_ptr<host::Host> host_ = host::NewLocalHost();
   // For callers' questions about single processes, since the engine's host has one owner.
   std::mutex asked_host_mutex_;
-  std::unique_ptr<host::Host> asked_host_ = host::NewLinuxHost({});
+  std::unique_ptr<host::Host> asked_host_ = host::NewLocalHost();
   std::optional<jobs::Jobs> jobs_;
   std::optional<jobs::EndHooks> hooks_;
   telemetry::Hub hub_{rpc::EncodeFrame};

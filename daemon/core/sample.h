@@ -31,6 +31,9 @@ struct HostSample {
   std::optional<Bytes> wired;              // cannot be paged: macOS wired, Linux Unevictable
   std::optional<Bytes> swapped_in_total;   // since boot, cumulative
   std::optional<Bytes> swapped_out_total;  // since boot, cumulative
+  // What a user lets the GPU wire at most: macOS iogpu.wired_limit_mb. Absent while the system
+  // chooses, and where there is no such GPU.
+  std::optional<Bytes> gpu_wired_limit;
 };
 
 // What one client's processes hold at that instant.

@@ -372,4 +372,6 @@ std::unique_ptr<Host> NewLinuxHost(LinuxOptions options) {
   return std::make_unique<LinuxHost>(std::move(options));
 }
 
+std::unique_ptr<Host> NewLocalHost() { return NewLinuxHost({}); }
+
 }  // namespace stageload::host
