@@ -16,7 +16,8 @@ namespace stageload::core {
 struct ProcessIdentity {
   std::int32_t pid = 0;
   // Linux: start time in clock ticks since boot (proc(5), stat field 22). macOS: p_uniqueid
-  // (xnu bsd/sys/proc_info_private.h, PROC_PIDUNIQIDENTIFIERINFO).
+  // (xnu bsd/sys/proc_info_private.h, PROC_PIDUNIQIDENTIFIERINFO), and where that is not told, the
+  // start time in microseconds since 1970.
   std::uint64_t start = 0;
 
   friend auto operator<=>(const ProcessIdentity&, const ProcessIdentity&) = default;

@@ -251,7 +251,6 @@ absl::StatusOr<core::Usage> DarwinProcesses::Usage(const core::ProcessIdentity& 
   std::optional<std::int32_t> version;
   if (auto status = Verify(identity, &version); !status.ok()) return status;
   if (usage) return *usage;
-  if (error == ESRCH) return Gone(identity.pid);
   if (error == EPERM) return core::Usage{};  // another user's: it cannot be told
   if (error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("read the rusage of process ", identity.pid));
@@ -266,32 +265,32 @@ absl::StatusOr<core::Usage> DarwinProcesses::Usage(const core::ProcessIdentity& 
 
 // Copies the process's stack, parts of which may have to come back from swap for it, so once.
 absl::StatusOr<std::string> DarwinProcesses::CommandLine(const core::ProcessIdentity& identity) {
-  std::optional<std::int32_t> before;
-  if (auto status = Verify(identity, &before); !status.ok()) return status;
+  std::optional<std::int32_t> version;
+  if (auto status = Verify(identity, &version); !status.ok()) return status;
   const auto found = known_.find(identity.pid);
   Known* const known = found != known_.end() && found->second.process.identity == identity
                            ? &found->second
                            : nullptr;
-  if (known != nullptr && known->command && before == known->command_version) {
+  if (known != nullptr && known->command && version == known->command_version) {
     return *known->command;
   }
-  absl::StatusOr<std::string> line = ReadArguments(identity.pid);
-  // Also of one's own process in the middle of an exec, so that is not kept.
-  const bool told = line.ok() && !line->empty();
-  if (!told) line = known != nullptr ? known->name : ReadName(identity.pid);
-  std::optional<std::int32_t> after;
-  if (auto status = Verify(identity, &after); !status.ok()) return status;
-  if (known != nullptr && before && before == after && told) {
-    known->command = *line;
-    known->command_version = *before;
+  std::string line = ReadArguments(identity.pid);
+  if (line.empty()) {
+    // Not kept, since it may be one's own process in the middle of an exec.
+    line = known != nullptr ? known->name : ReadName(identity.pid);
+  } else if (known != nullptr && version) {
+    known->command = line;
+    known->command_version = *version;
   }
+  // Read by now from the right process, if that is still there.
+  if (auto status = Verify(identity, &version); !status.ok()) return status;
   return line;
 }
 
-// Empty where they may not be read: EINVAL for another user's, a zombie's and the system's. Given
-// less room than there is to tell, the kernel would give the end of it without an error (xnu
-// bsd/kern/kern_sysctl.c, sysctl_procargsx).
-absl::StatusOr<std::string> DarwinProcesses::ReadArguments(std::int32_t pid) {
+// Empty where they cannot be read: EINVAL for another user's, a zombie's and the system's, EIO at
+// times. Given less room than there is to tell, the kernel would give the end of it without an
+// error (xnu bsd/kern/kern_sysctl.c, sysctl_procargsx).
+std::string DarwinProcesses::ReadArguments(std::int32_t pid) {
   if (arguments_ == nullptr) {
     std::array<int, 2> name = {CTL_KERN, KERN_ARGMAX};
     int most = 0;
@@ -302,11 +301,7 @@ absl::StatusOr<std::string> DarwinProcesses::ReadArguments(std::int32_t pid) {
   }
   std::array<int, 3> name = {CTL_KERN, KERN_PROCARGS2, pid};
   std::size_t size = longest_arguments_;
-  const int error = calls_.Sysctl(name, arguments_.get(), &size);
-  if (error == EINVAL || error == EPERM) return "";
-  if (error != 0) {
-    return absl::ErrnoToStatus(error, absl::StrCat("read the arguments of process ", pid));
-  }
+  if (calls_.Sysctl(name, arguments_.get(), &size) != 0) return "";
   return ArgumentsOf({arguments_.get(), size});
 }
 

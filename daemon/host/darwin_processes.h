@@ -54,7 +54,7 @@ class DarwinProcesses {
   // OK while `identity` has its pid; `*version` is then its p_idversion, where there is one.
   absl::Status Verify(const core::ProcessIdentity& identity, std::optional<std::int32_t>* version);
   std::optional<core::Usage> UsageOfTask(std::int32_t pid);
-  absl::StatusOr<std::string> ReadArguments(std::int32_t pid);
+  std::string ReadArguments(std::int32_t pid);
   std::string ReadName(std::int32_t pid);
 
   DarwinCalls& calls_;

@@ -199,12 +199,17 @@ TEST(TheDarwinSample, DoesNotWrapAroundNearTheLargestNumbers) {
         "vm.page_purgeable_count", "vm.page_pageable_internal_count", "iogpu.wired_limit_mb"}) {
     mac.Set(name, kMost);
   }
+  mac.Set<std::uint64_t>("vm.page_free_count", 1ULL << 50);  // times 16 KiB is 0 in 64 bits
+  mac.Set<std::uint64_t>("iogpu.wired_limit_mb", 1ULL << 44);
   mac.Set("vm.swapusage", xsw_usage{kMost, kMost, kMost, 16384, 1});
   mac.statistics.swapins = kMost;
   mac.statistics.swapouts = kMost / 16384;
   const HostSample sample = SampleOf(mac);
   EXPECT_EQ(sample.total, Bytes::Max());
   EXPECT_EQ(sample.available, Bytes::Max());
+  mac.sysctls["vm.page_pageable_external_count"] = mac.sysctls["vm.page_free_count"];
+  mac.sysctls["vm.page_purgeable_count"] = mac.sysctls["vm.page_free_count"];
+  EXPECT_EQ(SampleOf(mac).available, Bytes::Max());
   EXPECT_EQ(sample.pageable_internal, Bytes::Max());
   EXPECT_EQ(sample.gpu_wired_limit, Bytes::Max());
   EXPECT_EQ(sample.swap_used, Bytes::Max());
