@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/host/darwin_command_line.h"
@@ -34,6 +35,8 @@ std::uint64_t StartOf(const kinfo_proc& entry) {
   return static_cast<std::uint64_t>(start.tv_sec) * 1'000'000U +
          static_cast<std::uint64_t>(start.tv_usec);
 }
+
+std::int32_t PidOf(const kinfo_proc& entry) { return entry.kp_proc.p_pid; }
 
 std::string NameOf(const kinfo_proc& entry) {
   const char* name = entry.kp_proc.p_comm;
@@ -85,26 +88,49 @@ class TaskName {
 absl::StatusOr<std::vector<Process>> DarwinProcesses::List() {
   std::size_t count = 0;
   if (auto status = ReadTable(&count); !status.ok()) return status;
-  ++round_;
+  std::vector<const kinfo_proc*> entries;
+  entries.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const kinfo_proc& entry = table_[i];
-    const std::int32_t pid = entry.kp_proc.p_pid;
-    if (pid <= 0) continue;  // the kernel itself
-    const auto process = Describe(entry);
-    if (!process) continue;
-    Known& known = known_[pid];
-    if (known.process.identity != process->identity) known.command.reset();
-    known.process = *process;
-    // Without a unique id it is asked for one again.
-    known.start = process->identity.start == StartOf(entry) ? 0 : StartOf(entry);
-    known.name = NameOf(entry);
-    known.round = round_;
+    if (PidOf(table_[i]) > 0) entries.push_back(&table_[i]);  // 0 is the kernel itself
   }
-  std::erase_if(known_, [this](const auto& known) { return known.second.round != round_; });
+  // The kernel has the newest first.
+  std::sort(entries.begin(), entries.end(), [](auto* a, auto* b) { return PidOf(*a) < PidOf(*b); });
+  std::vector<Known> before = std::exchange(known_, {});
+  known_.reserve(entries.size());
+  auto old = before.begin();
+  for (const kinfo_proc* entry : entries) {
+    while (old != before.end() && old->process.identity.pid < PidOf(*entry)) ++old;
+    const bool same = old != before.end() && IsSame(*old, *entry);
+    if (auto known = Take(*entry, same ? &*old : nullptr)) known_.push_back(*std::move(known));
+  }
   std::vector<Process> processes;
   processes.reserve(known_.size());
-  for (const auto& [pid, known] : known_) processes.push_back(known.process);
+  for (const Known& known : known_) processes.push_back(known.process);
   return processes;
+}
+
+std::optional<DarwinProcesses::Known> DarwinProcesses::Take(const kinfo_proc& entry,
+                                                            Known* before) {
+  const std::optional<Process> process = Describe(entry, before);
+  if (!process) return std::nullopt;
+  Known known;
+  if (before != nullptr) known = std::move(*before);
+  known.process = *process;
+  // Without a unique id it is asked for one again.
+  known.start = process->identity.start == StartOf(entry) ? 0 : StartOf(entry);
+  known.name = NameOf(entry);
+  return known;
+}
+
+bool DarwinProcesses::IsSame(const Known& known, const kinfo_proc& entry) {
+  return known.process.identity.pid == PidOf(entry) && known.start == StartOf(entry);
+}
+
+DarwinProcesses::Known* DarwinProcesses::FindKnown(std::int32_t pid) {
+  const auto found = std::lower_bound(
+      known_.begin(), known_.end(), pid,
+      [](const Known& known, std::int32_t p) { return known.process.identity.pid < p; });
+  return found != known_.end() && found->process.identity.pid == pid ? &*found : nullptr;
 }
 
 // There may be more processes than there is room for, also if one had just asked how many, so it
@@ -146,20 +172,19 @@ absl::StatusOr<std::optional<kinfo_proc>> DarwinProcesses::ReadEntry(std::int32_
 
 // Its calls are made one after another, but a pid is not used again so soon: they are given out in
 // turn, up to 99,999 (xnu bsd/kern/kern_fork.c, forkproc).
-std::optional<Process> DarwinProcesses::Describe(const kinfo_proc& entry) {
+std::optional<Process> DarwinProcesses::Describe(const kinfo_proc& entry, const Known* before) {
   Process process;
-  const std::int32_t pid = entry.kp_proc.p_pid;
+  const std::int32_t pid = PidOf(entry);
   process.identity.pid = pid;
   process.parent = entry.kp_eproc.e_ppid;
   process.group = entry.kp_eproc.e_pgid;
   process.session = pid;
   process.uid = entry.kp_eproc.e_ucred.cr_uid;
   process.state = StateOf(entry);
-  const auto before = known_.find(pid);
-  if (before != known_.end() && before->second.start == StartOf(entry)) {
-    process.identity = before->second.process.identity;
-    process.parent_at_fork = before->second.process.parent_at_fork;
-    process.session = before->second.process.session;
+  if (before != nullptr) {
+    process.identity = before->process.identity;
+    process.parent_at_fork = before->process.parent_at_fork;
+    process.session = before->process.session;
   }
   if (process.identity.start == 0) {
     UniqueIdentifiers identifiers;
@@ -181,7 +206,9 @@ absl::StatusOr<Process> DarwinProcesses::Find(std::int32_t pid) {
   const auto entry = ReadEntry(pid);
   if (!entry.ok()) return entry.status();
   if (!*entry) return Gone(pid);
-  const auto process = Describe(**entry);
+  const Known* known = FindKnown(pid);
+  const auto process =
+      Describe(**entry, known != nullptr && IsSame(*known, **entry) ? known : nullptr);
   if (!process) return Gone(pid);
   return *process;
 }
@@ -267,10 +294,8 @@ absl::StatusOr<core::Usage> DarwinProcesses::Usage(const core::ProcessIdentity& 
 absl::StatusOr<std::string> DarwinProcesses::CommandLine(const core::ProcessIdentity& identity) {
   std::optional<std::int32_t> version;
   if (auto status = Verify(identity, &version); !status.ok()) return status;
-  const auto found = known_.find(identity.pid);
-  Known* const known = found != known_.end() && found->second.process.identity == identity
-                           ? &found->second
-                           : nullptr;
+  Known* known = FindKnown(identity.pid);
+  if (known != nullptr && known->process.identity != identity) known = nullptr;
   if (known != nullptr && known->command && version == known->command_version) {
     return *known->command;
   }

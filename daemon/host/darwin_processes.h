@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,7 +38,6 @@ class DarwinProcesses {
     Process process;
     std::uint64_t start = 0;  // as the table has it; 0 when it has to be identified again
     std::string name;
-    unsigned round = 0;  // of List(), in which it was there
     // Its arguments, and the p_idversion that they were read at: an exec changes both.
     std::optional<std::string> command;
     std::int32_t command_version = 0;
@@ -48,8 +46,11 @@ class DarwinProcesses {
   absl::Status ReadTable(std::size_t* processes);
   // nullopt when there is none with this pid.
   absl::StatusOr<std::optional<kinfo_proc>> ReadEntry(std::int32_t pid);
-  // nullopt when it is gone by now.
-  std::optional<Process> Describe(const kinfo_proc& entry);
+  // nullopt when it is gone by now; `before` is the same process at the last List(), or null.
+  std::optional<Known> Take(const kinfo_proc& entry, Known* before);
+  std::optional<Process> Describe(const kinfo_proc& entry, const Known* before);
+  static bool IsSame(const Known& known, const kinfo_proc& entry);
+  Known* FindKnown(std::int32_t pid);
   int ReadIdentifiers(std::int32_t pid, UniqueIdentifiers* out);
   // OK while `identity` has its pid; `*version` is then its p_idversion, where there is one.
   absl::Status Verify(const core::ProcessIdentity& identity, std::optional<std::int32_t>* version);
@@ -59,8 +60,7 @@ class DarwinProcesses {
 
   DarwinCalls& calls_;
   std::vector<kinfo_proc> table_;  // room for more than the last call needed
-  std::map<std::int32_t, Known> known_;
-  unsigned round_ = 0;
+  std::vector<Known> known_;       // ascending by pid
   std::size_t longest_arguments_ = 0;
   std::unique_ptr<char[]> arguments_;
 };

@@ -246,6 +246,17 @@ TEST(ADarwinProcess, IsFoundByItsPid) {
   EXPECT_EQ(process->parent, 3);
 }
 
+TEST(ADarwinProcess, IsTheOneThatHasThePidNow) {
+  FakeMac mac;
+  mac.Add({.pid = 20, .started = 100, .unique = 7});
+  const auto host = NewDarwinHost(mac);
+  ListOf(*host);
+  EXPECT_EQ(host->Find(20)->identity.start, 7U);
+  EXPECT_EQ(mac.calls["proc_pidinfo"], 1) << "it is known from the table";
+  mac.Add({.pid = 20, .started = 101, .unique = 9});
+  EXPECT_EQ(host->Find(20)->identity.start, 9U);
+}
+
 TEST(ADarwinProcess, IsNotFoundWhenThereIsNone) {
   FakeMac mac;
   mac.Add({.pid = 0});
