@@ -102,7 +102,13 @@ class JobServicesTest : public testing::Test {
   // From now on `pid` is a child of `parent` and belongs to `uid`, for what the API asks.
   void Pretend(std::int32_t pid, std::int32_t parent, std::uint32_t uid) {
     const std::lock_guard<std::mutex> lock(table_mutex_);
-    table_[pid] = {{pid, 1}, parent, pid, pid, uid, 'S'};
+    table_[pid] = {.identity = {pid, 1},
+                   .parent = parent,
+                   .group = pid,
+                   .session = pid,
+                   .parent_at_fork = 0,
+                   .uid = uid,
+                   .state = 'S'};
   }
 
   // Once this returns, the engine has seen it.
