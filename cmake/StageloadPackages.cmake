@@ -1,4 +1,8 @@
 # Everything that we build on; docs/dependencies.md says why each is here.
+if(STAGELOAD_MACOS_CROSS)
+  include(MacosCrossPackages)
+  return()
+endif()
 # Debian 12 has no protobuf-config.cmake, Homebrew has: try the package's own file first.
 find_package(Threads REQUIRED)
 find_package(Protobuf CONFIG QUIET)

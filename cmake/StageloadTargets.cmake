@@ -8,8 +8,12 @@ set(STAGELOAD_SANITIZE "" CACHE STRING "Passed to -fsanitize= for every target, 
 find_program(STAGELOAD_CCACHE ccache)
 if(STAGELOAD_CCACHE)
   # Paths relative to the checkout, so that a second clone finds what the first has compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-      CCACHE_NOHASHDIR=1 ${STAGELOAD_CCACHE})
+  set(settings CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  if(STAGELOAD_MACOS_CROSS)  # a script that is written anew in each clone; it knows the target
+    list(APPEND settings CCACHE_COMPILERTYPE=clang
+         CCACHE_COMPILERCHECK=string:zig-${CMAKE_CXX_COMPILER_VERSION}-${STAGELOAD_MACOS_ARCH})
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${settings} ${STAGELOAD_CCACHE})
 endif()
 find_program(STAGELOAD_MOLD mold)
 if(STAGELOAD_MOLD AND NOT APPLE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
@@ -25,7 +29,9 @@ endif()
 # The warnings that hold for our own code and for nobody else's.
 add_library(stageload_warnings INTERFACE)
 target_compile_options(stageload_warnings INTERFACE
-  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+  # Part of -Wconversion to clang and not to g++.
+  $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-sign-conversion>)
 
 # stageload_library(<name> SOURCES ... DEPS ...): a room of the daemon or client, as
 # stageload_<name> with the alias stageload::<name>. DEPS are the rooms below it.

@@ -78,7 +78,7 @@ class Preparation {
     std::memset(&all, 0xff, sizeof(all));
     Note(::posix_spawnattr_setsigdefault(&attributes_, &all));
     sigset_t none;
-    ::sigemptyset(&none);
+    sigemptyset(&none);
     Note(::posix_spawnattr_setsigmask(&attributes_, &none));
   }
 

@@ -17,7 +17,6 @@ namespace stageload::rpc {
 namespace {
 
 constexpr Bytes kMaxSpec = MiB(2);     // argv and environment together
-constexpr std::size_t kMaxName = 256;  // of a busy pattern
 constexpr int kMaxBusyPatterns = 32;
 constexpr int kMaxPage = 1000;
 constexpr int kDefaultPage = 100;

@@ -125,7 +125,7 @@ void Watch::WaitAndMove() {
     last = std::max(last, output.descriptor());
   }
   sigset_t none;
-  ::sigemptyset(&none);
+  sigemptyset(&none);
   timespec left = absl::ToTimespec(std::max(deadline_ - Monotonic(), absl::ZeroDuration()));
   if (::pselect(last + 1, &readable, nullptr, nullptr, ended_ ? &left : nullptr, &none) <= 0)
     return;
@@ -145,8 +145,8 @@ void SettleSignals() {
   action.sa_handler = [](int) {};
   ::sigaction(SIGCHLD, &action, nullptr);
   sigset_t child;
-  ::sigemptyset(&child);
-  ::sigaddset(&child, SIGCHLD);
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &child, nullptr);
 }
 

@@ -119,7 +119,6 @@ TEST(ChargeLedger, ChargesAlwaysSumToTheGrowthToTheLastByte) {
     return static_cast<std::int64_t>((random >> 33) % below);
   };
   for (int i = 1; i <= kClients; ++i) ledger.Add(JobId{i}, ChargeMode::kSystem);
-  Bytes retired_before;
   for (int step = 0; step < 2000; ++step) {
     std::vector<ClientUsage> usage;
     for (int i = 1; i <= kClients; ++i) {

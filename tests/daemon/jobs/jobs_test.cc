@@ -172,8 +172,8 @@ TEST_F(JobsTest, TheShimInheritsNoDescriptorNoFolderAndNoEnvironment) {
 TEST_F(JobsTest, AJobHasDefaultSignalsAndNoneBlocked) {
   ::signal(SIGHUP, SIG_IGN);
   sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGUSR1);
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   const core::Outcome outcome = Run(Spec({"grep", "-E", "SigBlk|SigIgn", "/proc/self/status"}));
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
