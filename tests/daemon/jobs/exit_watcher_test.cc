@@ -33,9 +33,11 @@ pid_t StartChild(const std::string& script, int output = -1) {
   return pid;
 }
 
+// Of a child of ours.
 bool IsZombie(pid_t pid) {
-  const std::string stat = Contents("/proc/" + std::to_string(pid) + "/stat");
-  return stat.substr(stat.rfind(')') + 2, 1) == "Z";
+  siginfo_t about{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &about, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         about.si_pid == pid;
 }
 
 class ExitWatcherTest : public ::testing::Test {

@@ -1,5 +1,5 @@
-// What Abseil asks macOS for the name of the local time zone with, for the cross build only: zig brings
-// no frameworks. CoreFoundation.tbd beside this folder is its library.
+// What Abseil asks macOS for the name of the local time zone with, for the cross build only: zig
+// brings no frameworks. CoreFoundation.tbd beside this folder is its library.
 #pragma once
 
 #include <cstdint>
