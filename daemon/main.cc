@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/disk_error.h"
+#include "base/own_program.h"
 #include "base/paths.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
@@ -121,9 +122,8 @@ void LogEvent(const telemetry::Event& event) {
 }
 
 absl::StatusOr<std::string> ShimPath() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::InternalError(absl::StrCat("read /proc/self/exe: ", error.message()));
+  const std::filesystem::path self = OwnProgram();
+  if (self.empty()) return absl::InternalError("cannot tell which file this program is run from");
   const std::string shim = self.parent_path() / "stageload-shim";
   if (access(shim.c_str(), X_OK) == 0) return shim;
   return absl::NotFoundError(absl::StrCat("run ", shim, ": ", std::strerror(errno),

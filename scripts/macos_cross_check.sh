@@ -37,8 +37,8 @@ into=$PWD/build/macos
 architectures=(arm64 x86_64)
 oldest_macos=13.0
 # No symbol of these may be open.
-complete=(stageload-load base_test core_test
-)
+complete=(stageload-shim stageload-load stageload-probe base_test core_test darwin_host_test
+  darwin_jobs_test jobs_test job_files_test load_test log_test probe_test process_test)
 cores=$(getconf _NPROCESSORS_ONLN)
 
 die() {

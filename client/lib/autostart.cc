@@ -8,13 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef __APPLE__
-#include <crt_externs.h>
-#include <mach-o/dyld.h>
-#endif
-
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "base/own_program.h"
 #include "base/text.h"
 #include "client/lib/command_path.h"
 #include "client/lib/connection.h"
@@ -36,21 +31,6 @@ namespace {
 
 // How long the winner of a start may take from its lock to its pid in the lock file.
 constexpr absl::Duration kLoserWaits = absl::Milliseconds(500);
-
-// The file of this program, with links followed; empty when it cannot be told.
-std::string OwnPath() {
-  char path[PATH_MAX];
-#ifdef __APPLE__
-  std::uint32_t size = sizeof path;
-  char resolved[PATH_MAX];
-  if (_NSGetExecutablePath(path, &size) != 0 || realpath(path, resolved) == nullptr) return "";
-  return resolved;
-#else
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0 || length == static_cast<ssize_t>(sizeof path)) return "";
-  return std::string(path, static_cast<std::size_t>(length));
-#endif
-}
 
 // What the daemon says while it starts. An unlinked file and not a pipe: a daemon that lives on and
 // writes to stderr later must not be killed or blocked by our having gone.
@@ -191,7 +171,7 @@ class Start {
 
 absl::StatusOr<std::string> FindDaemon(const Environment& environment) {
   if (const auto named = environment("STAGELOAD_DAEMON")) return *named;
-  const std::string own = OwnPath();
+  const std::string own = OwnProgram();
   const std::size_t slash = own.rfind('/');
   if (slash != std::string::npos) {
     const std::string beside = own.substr(0, slash + 1) + "stageloadd";

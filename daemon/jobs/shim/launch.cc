@@ -1,5 +1,6 @@
 #include "daemon/jobs/shim/launch.h"
 
+#include <limits.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +29,14 @@ std::uint64_t SetSoft(int resource, std::uint64_t soft) {
   if (::getrlimit(static_cast<Resource>(resource), &limit) != 0) return soft;
   const std::uint64_t before = limit.rlim_cur;
   limit.rlim_cur = std::min<std::uint64_t>(soft, limit.rlim_max);
-  ::setrlimit(static_cast<Resource>(resource), &limit);
+  if (::setrlimit(static_cast<Resource>(resource), &limit) == 0) return before;
+#ifdef OPEN_MAX
+  // Older systems refuse to go above kern.maxfilesperproc (setrlimit(2) of macOS).
+  if (resource == RLIMIT_NOFILE) {
+    limit.rlim_cur = std::min<std::uint64_t>(soft, OPEN_MAX);
+    ::setrlimit(resource, &limit);
+  }
+#endif
   return before;
 }
 
