@@ -9,7 +9,7 @@ debian_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
   nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
-  python3 ruby systemd
+  file python3 ruby systemd
 )
 brew_formulae=(
   cmake ninja ccache pkgconf
@@ -28,6 +28,7 @@ install_with_apt() {
   # Debian's conflict with a node from elsewhere, so one that is there is taken as it is.
   command -v node >/dev/null || debian_packages+=(nodejs)
   command -v npm >/dev/null || debian_packages+=(npm)
+  python3 -m pip --version >/dev/null 2>&1 || debian_packages+=(python3 python3-pip)
   for package in "${debian_packages[@]}"; do
     if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
       missing+=("$package")

@@ -168,11 +168,53 @@ build() {  # build ARCHITECTURE
   ./scripts/macos_open_symbols.py "${complete[@]/#/--complete=}" "${programs[@]}"
 }
 
+# --- what it would find -----------------------------------------------------------------------------
+# A source with a mistake is compiled as the build compiles it, and has to be refused for that mistake.
+expect_refused() {  # expect_refused SOURCE SED-SCRIPT TEXT-OF-THE-ERROR
+  local wrong=$into/mistake/$1 command
+  mkdir -p "$(dirname "$wrong")"
+  sed "$2" "$1" >"$wrong"
+  ! cmp -s "$1" "$wrong" || die "self-test: nothing of $1 matches $2"
+  command=$(jq -r --arg file "$PWD/$1" \
+    'map(select(.file == $file))[0] | .command | sub(" -o .*"; "")' build/macos-arm64/compile_commands.json)
+  if (cd build/macos-arm64 && CCACHE_DISABLE=1 sh -c "$command -o /dev/null -c '$wrong'") \
+    >"$into/mistake/log" 2>&1; then
+    die "self-test: $1 was compiled with $2"
+  fi
+  grep -q -- "$3" "$into/mistake/log" || {
+    cat "$into/mistake/log" >&2
+    die "self-test: $1 with $2 was refused for another reason"
+  }
+  echo "refused as it should be: $1 with $2"
+}
+# A program for which something of ours is missing.
+expect_open_symbol() {
+  local program=$into/mistake/program
+  echo 'namespace stageload { void Missing(); } int main() { stageload::Missing(); }' >"$program.cc"
+  "$into/arm64/c++" -c "$program.cc" -o "$program.o"
+  "$into/arm64/c++" "$program.o" -o "$program" -Wl,-undefined,dynamic_lookup
+  if ./scripts/macos_open_symbols.py "$program" 2>"$into/mistake/log"; then
+    die "self-test: a program was taken that lacks something of ours"
+  fi
+  echo "refused as it should be: $(cat "$into/mistake/log")"
+}
+run_self_test() {
+  echo "== macOS: putting mistakes in"
+  expect_refused daemon/host/darwin_processes.cc s/ri_phys_footprint/ri_phys_footprints/ \
+    "no member named 'ri_phys_footprints'"
+  expect_refused daemon/jobs/exit_watcher_darwin.cc s/kernel_,/kernel,/ "undeclared identifier 'kernel'"
+  expect_refused daemon/rpc/peer.cc s/LOCAL_PEERPID,/LOCAL_PEER_PID,/ "identifier 'LOCAL_PEER_PID'"
+  expect_open_symbol
+  rm -r "$into/mistake"
+}
+
 install_zig
 install_abseil
 for arch in "${architectures[@]}"; do build "$arch"; done
 for arch in "${architectures[@]}"; do
+  echo "== macOS: linked whole for $arch"
   for program in "${complete[@]}"; do
     file "$(find "build/macos-$arch"/{bin,tests} -maxdepth 1 -name "$program")"
   done
 done
+[ -z "$self_test" ] || run_self_test

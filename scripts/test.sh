@@ -4,7 +4,8 @@
 # usage: test.sh [--preset release|debug|asan|tsan] [CTEST OPTION...]
 #   test.sh -R Guard            only the tests whose name holds "Guard"
 #   test.sh --preset asan -L unit
-# With CI=true the unit tests run under the asan preset too, before the rest.
+# With CI=true the unit tests run under the asan preset too, before the rest. Without a CTEST OPTION the
+# sources are compiled for macOS at the end, too; docs/testing.md says how much of them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -44,3 +45,6 @@ if [ "${CI:-}" = true ] && [ "$preset" = release ]; then
 fi
 build "$preset"
 run_tests "$preset" "$@"
+if [ $# -eq 0 ] && [ "$preset" = release ]; then
+  ./scripts/macos_cross_check.sh --quick --self-test
+fi
