@@ -51,7 +51,7 @@ stageload_open_library(gRPC::grpc++ grpc grpcpp grpc++)
 stageload_open_library(spdlog::spdlog spdlog fmt)
 target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_COMPILED_LIB SPDLOG_FMT_EXTERNAL)
 stageload_open_library(SQLiteCpp SQLiteCpp sqlite3.h)
-stageload_open_library(stageload_curses_headers curses.h ncurses_dll.h unctrl.h)
+stageload_open_library(stageload_curses_headers curses.h ncurses_dll.h term.h unctrl.h)
 add_library(stageload::curses ALIAS stageload_curses_headers)
 
 set(ABSL_PROPAGATE_CXX_STD ON)

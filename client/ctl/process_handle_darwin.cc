@@ -1,5 +1,5 @@
-// kqueue(2), EVFILT_PROC with NOTE_EXIT: told once. A process that has ended gives ESRCH, also one that
-// nobody has waited for yet (xnu bsd/kern/kern_event.c, filt_procattach).
+// kqueue(2), EVFILT_PROC with NOTE_EXIT: told once. A process that has ended gives ESRCH, also one
+// that nobody has waited for yet (xnu bsd/kern/kern_event.c, filt_procattach).
 #include <signal.h>
 #include <sys/event.h>
 #include <unistd.h>

@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/awake_clock.h"
 #include "base/error_reason.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/signals.h"
-#include "client/lib/awake_clock.h"
 
 namespace stageload::ctl {
 namespace {
@@ -210,7 +210,7 @@ void RecordRun::OnCallEnded(const absl::Status& status) {
 
 void RecordRun::AwaitLastWord() {
   const std::string how = HowItEnded(*command_->wait_status());
-  if (!how.empty()) recording_->Mark(client::AwakeNow(), how);
+  if (!how.empty()) recording_->Mark(AwakeNow(), how);
   const absl::Time until = command_->ended_at() + kLastWord;
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();

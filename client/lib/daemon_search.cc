@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "base/awake_clock.h"
 #include "base/error_reason.h"
-#include "client/lib/awake_clock.h"
 
 namespace stageload::client {
 namespace {

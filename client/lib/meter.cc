@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/awake_clock.h"
 #include "base/error_reason.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "client/lib/awake_clock.h"
 #include "client/lib/daemon_search.h"
 #include "client/lib/exception.h"
 #include "client/lib/meter_core.h"

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/awake_clock.h"
 #include "base/error_reason.h"
 #include "base/text.h"
-#include "client/lib/awake_clock.h"
 #include "client/lib/convert.h"
 #include "client/lib/daemon_search.h"
 #include "client/lib/exception.h"

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/awake_clock.h"
 #include "base/text.h"
 #include "daemon/jobs/descriptor.h"
 #include "daemon/jobs/spawn.h"
@@ -21,10 +21,8 @@
 namespace stageload::jobs {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kLookAgain = std::chrono::milliseconds(20);
-constexpr auto kLastMoment = std::chrono::milliseconds(300);
+constexpr int kLookAgainMs = 20;
+constexpr absl::Duration kLastMoment = absl::Milliseconds(300);
 constexpr std::size_t kHeard = 500;  // of what a hook that fails has put out last
 
 // Both show a title and a text, which come as arguments and so need no quoting.
@@ -204,7 +202,7 @@ std::string EndHooks::RunOne(const Hook& hook) {
   }
   theirs->Close();
 
-  Clock::time_point deadline = Clock::now() + absl::ToChronoNanoseconds(options_.timeout);
+  absl::Duration deadline = AwakeNow() + options_.timeout;
   std::string heard;
   bool last_moment = false;
   for (;;) {
@@ -215,11 +213,11 @@ std::string EndHooks::RunOne(const Hook& hook) {
     }
     if (!last_moment && stopping()) {
       last_moment = true;
-      deadline = std::min(deadline, Clock::now() + kLastMoment);
+      deadline = std::min(deadline, AwakeNow() + kLastMoment);
     }
-    if (Clock::now() >= deadline) break;
+    if (AwakeNow() >= deadline) break;
     Listen(pipe->first.get(), heard);
-    ::poll(nullptr, 0, static_cast<int>(kLookAgain.count()));
+    ::poll(nullptr, 0, kLookAgainMs);
   }
   // Our child that was not waited for: the number of its group is its own.
   ::kill(-pid, SIGKILL);

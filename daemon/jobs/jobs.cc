@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/awake_clock.h"
 #include "daemon/jobs/descriptor.h"
 #include "daemon/jobs/durable_file.h"
 #include "daemon/jobs/job_lock.h"
@@ -50,18 +51,12 @@ absl::Status MakeFolder(const std::string& path, const std::string& parent) {
   return status;
 }
 
-absl::Duration Monotonic() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::DurationFromTimespec(now);
-}
-
 // The shim's line, without its end; what there is of it when the shim ends. DeadlineExceeded.
 absl::StatusOr<std::string> ReadLine(int channel, absl::Duration timeout) {
-  const absl::Duration deadline = Monotonic() + timeout;
+  const absl::Duration deadline = AwakeNow() + timeout;
   std::string line;
   for (;;) {
-    const absl::Duration left = std::max(deadline - Monotonic(), absl::ZeroDuration());
+    const absl::Duration left = std::max(deadline - AwakeNow(), absl::ZeroDuration());
     pollfd ready = {.fd = channel, .events = POLLIN, .revents = 0};
     const int count = ::poll(
         &ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left + absl::Milliseconds(1))));

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#ifdef __linux__
 #include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,7 +63,8 @@ TEST_F(GuardTerminal, CtrlCOnACommandThatIgnoresItKillsItAfterTheGraceTime) {
   EXPECT_TRUE(OnlyTheDaemonRuns());
 }
 
-// As in a container whose first process waits for nobody.
+#ifdef __linux__
+// As in a container whose first process waits for nobody. macOS has no such processes.
 TEST_F(GuardTerminal, AnOrphanThatNobodyReapsDoesNotHoldItUp) {
   StartDaemon();
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);  // orphans become ours
@@ -73,6 +76,7 @@ TEST_F(GuardTerminal, AnOrphanThatNobodyReapsDoesNotHoldItUp) {
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
   EXPECT_TRUE(Reaches(1, "FAILED"));
 }
+#endif
 
 // A prompt, or a training that saves first: what Ctrl-C means is theirs to say.
 TEST_F(GuardTerminal, ACommandThatHandlesCtrlCIsLeftToIt) {

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "base/awake_clock.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -44,15 +45,9 @@ struct Load {
   bool ignore_term = false;
 };
 
-// Since an arbitrary moment.
-absl::Duration Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::DurationFromTimespec(now);
-}
-
 void WaitUntil(absl::Duration moment) {
-  for (absl::Duration left = moment - Now(); left > absl::ZeroDuration(); left = moment - Now()) {
+  for (absl::Duration left = moment - AwakeNow(); left > absl::ZeroDuration();
+       left = moment - AwakeNow()) {
     // Not longer at once than a timespec of any platform holds.
     const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(24)));
     nanosleep(&wait, nullptr);
@@ -75,8 +70,8 @@ void Touch(unsigned char* memory, std::size_t size, absl::Duration ramp) {
   constexpr std::size_t kStep = 1 << 20;
   // Two loads at once must not be alike either.
   std::uint64_t noise = static_cast<std::uint64_t>(getpid()) << 32 ^
-                        static_cast<std::uint64_t>(absl::ToInt64Nanoseconds(Now()));
-  const absl::Duration start = Now();
+                        static_cast<std::uint64_t>(absl::ToInt64Nanoseconds(AwakeNow()));
+  const absl::Duration start = AwakeNow();
   for (std::size_t done = 0; done < size;) {
     const std::size_t step = std::min(kStep, size - done);
     FillWithNoise(memory + done, step, noise);
@@ -139,7 +134,7 @@ int Run(const Load& load) {
     }
     std::printf("holding %s\n", FormatBytes(step.hold).c_str());
     std::fflush(stdout);
-    WaitUntil(Now() + step.for_time);
+    WaitUntil(AwakeNow() + step.for_time);
   }
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/awake_clock.h"
 #include "daemon/jobs/durable_file.h"
 #include "daemon/jobs/job_lock.h"
 #include "daemon/jobs/log_writer.h"
@@ -37,12 +38,6 @@ namespace {
 constexpr absl::Duration kLinger = absl::Seconds(1);
 // A full disk may be freed again, and how a job ended must not be lost: one try a second.
 constexpr int kResultTries = 600;
-
-absl::Duration Monotonic() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::DurationFromTimespec(now);
-}
 
 absl::Duration FromTimeval(const timeval& time) { return absl::DurationFromTimeval(time); }
 
@@ -95,7 +90,7 @@ void Watch::Reap(Result* result) {
     if (pid <= 0) return;
     if (pid != pid_) continue;
     ended_ = true;
-    deadline_ = Monotonic() + kLinger;
+    deadline_ = AwakeNow() + kLinger;
     for (Output& output : outputs_) output.MarkHeld();
     result->end_time = absl::Now();
     if (WIFSIGNALED(status)) {
@@ -112,7 +107,7 @@ void Watch::Reap(Result* result) {
 bool Watch::Drained() const {
   const bool open = outputs_[0].open() || outputs_[1].open();
   const bool owes = outputs_[0].Owes() || outputs_[1].Owes();
-  return !open || (!owes && Monotonic() >= deadline_);
+  return !open || (!owes && AwakeNow() >= deadline_);
 }
 
 void Watch::WaitAndMove() {
@@ -126,7 +121,7 @@ void Watch::WaitAndMove() {
   }
   sigset_t none;
   sigemptyset(&none);
-  timespec left = absl::ToTimespec(std::max(deadline_ - Monotonic(), absl::ZeroDuration()));
+  timespec left = absl::ToTimespec(std::max(deadline_ - AwakeNow(), absl::ZeroDuration()));
   if (::pselect(last + 1, &readable, nullptr, nullptr, ended_ ? &left : nullptr, &none) <= 0)
     return;
   for (Output& output : outputs_) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/awake_clock.h"
 #include "base/trace.h"
-#include "client/lib/awake_clock.h"
 #include "tests/client/lib/scripted_daemon.h"
 
 namespace stageload::client {

@@ -22,6 +22,8 @@
 #include "tests/daemon/host/steered_host.h"
 #include "tests/fixture.h"
 
+extern char** environ;  // declared by no header of macOS
+
 namespace stageload::engine {
 
 inline constexpr std::chrono::seconds kDeadline{20};

@@ -30,6 +30,8 @@
 #include "tests/daemon/host/steered_host.h"
 #include "tests/daemon/rpc/api_fixture.h"
 
+extern char** environ;  // declared by no header of macOS
+
 namespace stageload::rpc {
 namespace {
 

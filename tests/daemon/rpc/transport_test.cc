@@ -32,6 +32,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/own_program.h"
 #include "daemon/rpc/connection.h"
 #include "daemon/rpc/listening_socket.h"
 #include "gmock/gmock.h"
@@ -100,7 +101,8 @@ int RunClients(const std::string& command) {
 class ClientProcess {
  public:
   ClientProcess(int count, const std::string& socket) {
-    if (::pipe2(in_, O_CLOEXEC) != 0 || ::pipe2(out_, O_CLOEXEC) != 0) std::abort();
+    if (::pipe(in_) != 0 || ::pipe(out_) != 0) std::abort();
+    for (const int end : {in_[0], in_[1], out_[0], out_[1]}) ::fcntl(end, F_SETFD, FD_CLOEXEC);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, in_[0], STDIN_FILENO);
@@ -109,7 +111,7 @@ class ClientProcess {
     std::vector<char*> environment = {variable.data()};
     for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
     environment.push_back(nullptr);
-    std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    std::string program = OwnProgram();
     char* const argv[] = {program.data(), nullptr};
     if (::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environment.data()) != 0) {
       std::abort();
@@ -461,7 +463,7 @@ TEST_F(TransportTest, WithoutDescriptorsItWaitsWithoutSpinningAndThenGoesOn) {
   const Socket second = RawClient();
   ASSERT_TRUE(Reach(2));
   // Connects while descriptors are left, and is accepted when there are none.
-  const int spare = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int spare = ::socket(AF_UNIX, SOCK_STREAM, 0);
   const rlimit none{static_cast<rlim_t>(spare + 1), before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   sockaddr_un address{};
