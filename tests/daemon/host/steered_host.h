@@ -40,7 +40,7 @@ class SteeredHost : public Host {
   void SetSwap(Bytes used) { swap_ = used.count(); }
 
  private:
-  std::unique_ptr<Host> real_ = NewLinuxHost({});
+  std::unique_ptr<Host> real_ = NewLocalHost();
   std::atomic<int> level_ = 90;
   std::atomic<std::int64_t> swap_ = 0;
 };

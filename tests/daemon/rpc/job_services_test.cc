@@ -249,7 +249,7 @@ class JobServicesTest : public testing::Test {
 
   TemporaryFolder folder_;
   host::SteeredHost host_;
-  std::unique_ptr<host::Host> finder_ = host::NewLinuxHost({});
+  std::unique_ptr<host::Host> finder_ = host::NewLocalHost();
   std::mutex table_mutex_;
   std::map<std::int32_t, host::Process> table_;
   telemetry::Hub hub_{EncodeFrame};
