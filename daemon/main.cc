@@ -12,12 +12,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -224,6 +226,13 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   if (!exits.ok()) return exits.status();
   exits_ = *std::move(exits);
   engine_->SetExitWatcher(exits_.get());
+  // Not here (an older kernel, a container): the sampler does without.
+  const absl::Status hinted =
+      host_->OnPressure([this] { engine_->PressureHinted(); },
+                        [this](int descriptor, std::function<void()> on_urgent) {
+                          return exits_->WatchUrgent(descriptor, std::move(on_urgent));
+                        });
+  if (!hinted.ok()) spdlog::debug("no hints of memory pressure: {}", std::string(hinted.message()));
   const absl::Status restored = engine_->Restore();
   if (!restored.ok()) return restored;
 
@@ -264,6 +273,7 @@ void Daemon::Stop() {
   hooks_.reset();
   exits_->Stop();
   exits_thread_.join();
+  host_.reset();  // no hint comes any more
   hub_.Stop();
   hub_thread_.join();
   spdlog::info("stageloadd pid {} has left", getpid());

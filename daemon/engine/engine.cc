@@ -311,6 +311,7 @@ Engine::~Engine() = default;
 absl::Status Engine::Restore() { return impl_->Restore(); }
 void Engine::Run() { impl_->Run(); }
 void Engine::Stop() { impl_->RequestStop(); }
+void Engine::PressureHinted() { impl_->PressureHinted(); }
 void Engine::SetExitWatcher(jobs::ExitWatcher* watcher) { impl_->SetExitWatcher(watcher); }
 
 void Engine::Submit(SubmitRequest request, OnJob done) {

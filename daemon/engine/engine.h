@@ -218,6 +218,9 @@ class Engine {
 
   // From the exit watcher's thread: the root of some tree has ended.
   void ProcessExited(const core::ProcessIdentity& identity);
+  // The machine may be short of memory: it is read now, or once the fast interval has passed since
+  // it was read last. A hint that is repeated changes nothing.
+  void PressureHinted();
   // Must be set before Run(): how the engine asks to be told of an exit.
   void SetExitWatcher(jobs::ExitWatcher* watcher);
 

@@ -6,7 +6,8 @@
 //   engine_recordings.cc what programs report, and reading single processes
 //   engine_processes.cc  starting jobs, finding them again, signalling, their ends
 //
-// Threading: the engine's thread, but for Ask(), Tell(), RequestStop() and NewWatchToken().
+// Threading: the engine's thread, but for Ask(), Tell(), RequestStop(), NewWatchToken() and
+// PressureHinted().
 #ifndef STAGELOAD_DAEMON_ENGINE_ENGINE_IMPL_H_
 #define STAGELOAD_DAEMON_ENGINE_ENGINE_IMPL_H_
 
@@ -101,6 +102,8 @@ class Engine::Impl {
   absl::StatusOr<Reported> Report(const ReportRequest& request);
   void Record(WatchToken token, RecordRequest request, OnUpdate on_update);
   void StopRecording(WatchToken token) { recordings_.erase(token); }
+
+  void PressureHinted();
 
   void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
   WatchToken NewWatchToken() { return next_watch_token_++; }
@@ -271,6 +274,7 @@ class Engine::Impl {
   Mailbox mailbox_;
   std::atomic<bool> stop_ = false;
   std::atomic<WatchToken> next_watch_token_ = 1;
+  std::atomic<bool> hinted_ = false;  // and its letter is not read yet
 
   std::optional<core::Scheduler> core_;
   ProcessTree tree_{::getpid()};
@@ -307,6 +311,7 @@ class Engine::Impl {
   std::string store_error_;
 
   absl::Duration next_sample_;     // Instant::awake
+  absl::Duration last_read_;       // likewise; also of one that failed
   absl::Duration next_busy_look_;  // likewise
   std::string sample_error_;
   bool sampled_ = false;  // in this round

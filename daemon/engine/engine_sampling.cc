@@ -1,6 +1,8 @@
 // Reading the machine and the clients, and telling it to whoever subscribes.
+#include <algorithm>
 #include <utility>
 
+#include "daemon/core/sampling.h"
 #include "daemon/engine/busy_programs.h"
 #include "daemon/engine/engine_impl.h"
 
@@ -29,7 +31,16 @@ void Engine::Impl::SampleIfDue(const Instant& now) {
   }
 }
 
+void Engine::Impl::PressureHinted() {
+  if (hinted_.exchange(true)) return;
+  Tell([this] {
+    hinted_ = false;
+    next_sample_ = std::min(next_sample_, last_read_ + core::kFastInterval);
+  });
+}
+
 void Engine::Impl::TakeSample(const Instant& now) {
+  last_read_ = now.awake;
   absl::StatusOr<core::HostSample> host = parts_.host->Sample();
   if (!host.ok()) {
     if (sample_error_ == host.status().message()) return;

@@ -1,6 +1,7 @@
 // A Mac, read through its kernel's calls.
 #include <array>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -56,6 +57,14 @@ class DarwinHost final : public Host {
     return processes_.CommandLine(identity);
   }
 
+  // The kernel tells one process at a time and never one of under 10 MB (xnu
+  // bsd/kern/kern_memorystatus_notify.c), so hints are rare here.
+  absl::Status OnPressure(std::function<void()> hint, const WaitForUrgent&) override {
+    pressure_ = calls_.WatchPressure(std::move(hint));
+    if (pressure_ != nullptr) return absl::OkStatus();
+    return absl::UnavailableError("libdispatch gives no source of the memory's pressure");
+  }
+
   Instant Clock() override {
     return {.awake = DurationOf(calls_.MachAbsoluteTime(), timebase_),
             .continuous = DurationOf(calls_.MachContinuousTime(), timebase_),
@@ -69,6 +78,7 @@ class DarwinHost final : public Host {
   const std::string boot_id_;
   DarwinMemory memory_;
   DarwinProcesses processes_;
+  std::unique_ptr<PressureSource> pressure_;
 };
 
 }  // namespace

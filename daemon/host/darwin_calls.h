@@ -1,4 +1,5 @@
-// The calls into a Mac's kernel that the reader makes, one for one: the real ones are in
+// The calls into a Mac's kernel that the reader makes, one for one, but for those to libdispatch
+// that belong together: the real ones are in
 // darwin_calls_darwin.cc, and a test plays a machine behind this that can fail each of them.
 //
 // Threading: the three clocks from any thread, the others from one at a time.
@@ -9,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -17,6 +19,12 @@
 #include "daemon/host/host.h"
 
 namespace stageload::host {
+
+// A dispatch source that is at work.
+class PressureSource {
+ public:
+  virtual ~PressureSource() = default;
+};
 
 class DarwinCalls {
  public:
@@ -45,6 +53,11 @@ class DarwinCalls {
   // Of the kernel, in which its counters count: 16 KiB on Apple silicon, 4 KiB on Intel. A program
   // for Intel that is translated has another one of its own, which hw.pagesize would say.
   virtual std::uint64_t KernelPageSize() = 0;
+
+  // Calls `handler` from a thread of libdispatch's at each change of the memory's pressure, until
+  // what it gives is destroyed: then the handler neither runs nor will. Null when libdispatch gives
+  // no source.
+  virtual std::unique_ptr<PressureSource> WatchPressure(std::function<void()> handler) = 0;
 
   virtual mach_timebase_info_data_t MachTimebase() = 0;
   virtual std::uint64_t MachAbsoluteTime() = 0;    // stops while the machine sleeps

@@ -1,4 +1,5 @@
 // The calls of DarwinCalls as the kernel answers them.
+#include <dispatch/dispatch.h>
 #include <libproc.h>
 #include <mach/mach.h>
 #include <mach/mach_time.h>
@@ -6,13 +7,49 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "daemon/host/darwin_calls.h"
 
 namespace stageload::host {
 namespace {
+
+class DispatchedPressure final : public PressureSource {
+ public:
+  explicit DispatchedPressure(std::function<void()> handler) : handler_(std::move(handler)) {}
+  ~DispatchedPressure() override {
+    if (source_ != nullptr) {
+      dispatch_source_cancel(source_);  // a handler that runs goes on
+      // The queue is serial, so this waits for it; a cancelled source calls no other.
+      dispatch_sync_f(queue_, nullptr, [](void*) {});
+      dispatch_release(source_);
+    }
+    if (queue_ != nullptr) dispatch_release(queue_);
+  }
+
+  bool Start() {
+    queue_ = dispatch_queue_create("dev.stageload.pressure", DISPATCH_QUEUE_SERIAL);
+    source_ = dispatch_source_create(DISPATCH_SOURCE_TYPE_MEMORYPRESSURE, 0,
+                                     DISPATCH_MEMORYPRESSURE_NORMAL | DISPATCH_MEMORYPRESSURE_WARN |
+                                         DISPATCH_MEMORYPRESSURE_CRITICAL,
+                                     queue_);
+    if (source_ == nullptr) return false;
+    dispatch_set_context(source_, this);
+    // Not a block: those take clang.
+    dispatch_source_set_event_handler_f(
+        source_, [](void* self) { static_cast<DispatchedPressure*>(self)->handler_(); });
+    dispatch_resume(source_);
+    return true;
+  }
+
+ private:
+  const std::function<void()> handler_;
+  dispatch_queue_t queue_ = nullptr;
+  dispatch_source_t source_ = nullptr;
+};
 
 class SystemCalls final : public DarwinCalls {
  public:
@@ -56,6 +93,12 @@ class SystemCalls final : public DarwinCalls {
   }
 
   std::uint64_t KernelPageSize() override { return vm_kernel_page_size; }
+
+  std::unique_ptr<PressureSource> WatchPressure(std::function<void()> handler) override {
+    auto source = std::make_unique<DispatchedPressure>(std::move(handler));
+    if (!source->Start()) return nullptr;
+    return source;
+  }
 
   mach_timebase_info_data_t MachTimebase() override {
     mach_timebase_info_data_t timebase{};

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/instant.h"
 #include "daemon/core/process.h"
@@ -53,6 +54,15 @@ class Host {
 
   // The whole command line, arguments joined by one space. NotFound when it is gone.
   virtual absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) = 0;
+
+  // Asks for a hint when memory runs short, or can be had again where the platform tells that too:
+  // `hint` is called then, from another thread, until this host is gone. Once. It may come late or
+  // never, so nothing may rely on it; an error where there is none to be had. A platform that gives
+  // a descriptor instead of calls has `wait` call back whenever poll(2) would say POLLPRI of it;
+  // whoever waits has to end before the host does.
+  using WaitForUrgent =
+      std::function<absl::Status(int descriptor, std::function<void()> on_urgent)>;
+  virtual absl::Status OnPressure(std::function<void()> hint, const WaitForUrgent& wait) = 0;
 
   virtual Instant Clock() = 0;
 

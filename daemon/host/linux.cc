@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/host/cgroup_limit.h"
 #include "daemon/host/host.h"
+#include "daemon/host/pressure_trigger_linux.h"
 #include "daemon/host/proc_text.h"
 #include "daemon/host/small_file.h"
 
@@ -89,6 +91,7 @@ class LinuxHost final : public Host {
   absl::StatusOr<core::Usage> Usage(const core::ProcessIdentity& identity) override;
   absl::StatusOr<Process> Find(std::int32_t pid) override;
   absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override;
+  absl::Status OnPressure(std::function<void()> hint, const WaitForUrgent& wait) override;
 
   Instant Clock() override {
     return {ReadClock(CLOCK_MONOTONIC), ReadClock(CLOCK_BOOTTIME),
@@ -130,6 +133,7 @@ class LinuxHost final : public Host {
   bool is_procfs_ = false;    // and no recorded tree
   std::vector<Known> known_;  // ascending by pid
   unsigned round_ = 0;
+  std::optional<PressureTrigger> pressure_;
 };
 
 absl::Status LinuxHost::OpenProc() {
@@ -364,6 +368,14 @@ absl::StatusOr<std::string> LinuxHost::CommandLine(const core::ProcessIdentity& 
   while (!line.empty() && line.back() == '\0') line.pop_back();
   std::replace(line.begin(), line.end(), '\0', ' ');
   return line;
+}
+
+absl::Status LinuxHost::OnPressure(std::function<void()> hint, const WaitForUrgent& wait) {
+  absl::StatusOr<PressureTrigger> trigger =
+      PressureTrigger::Set(options_.proc + "/pressure/memory");
+  if (!trigger.ok()) return trigger.status();
+  pressure_.emplace(*std::move(trigger));
+  return wait(pressure_->descriptor(), std::move(hint));
 }
 
 }  // namespace

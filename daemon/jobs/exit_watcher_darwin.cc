@@ -1,4 +1,5 @@
 // Exits on macOS: kqueue's EVFILT_PROC tells them of any process, child or not.
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +40,9 @@ absl::StatusOr<std::unique_ptr<ExitWatcher>> ExitWatcher::Create(OnExit on_exit)
 absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
                                 const StillThere& still_there) {
   return impl_->exits().Watch(identity, still_there);
+}
+absl::Status ExitWatcher::WatchUrgent(int, std::function<void()>) {
+  return absl::UnimplementedError("no part of stageloadd waits for a descriptor on macOS");
 }
 void ExitWatcher::Run() { impl_->exits().Run(); }
 void ExitWatcher::Stop() { impl_->exits().Stop(); }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -42,6 +43,7 @@ class ExitWatcher::Impl {
       : on_exit_(std::move(on_exit)), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
 
   absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
+  absl::Status WatchUrgent(int descriptor, std::function<void()> on_urgent);
   void Run();
   void Stop();
 
@@ -51,7 +53,10 @@ class ExitWatcher::Impl {
     Descriptor handle;
   };
 
+  absl::Status Add(int descriptor, std::uint32_t events, std::uint64_t token,
+                   const std::string& what);
   void Ended(std::uint64_t token);
+  bool CallUrgent(std::uint64_t token);
 
   const OnExit on_exit_;
   const Descriptor epoll_;
@@ -62,6 +67,7 @@ class ExitWatcher::Impl {
   std::uint64_t next_token_ = kStopToken + 1;
   std::map<std::uint64_t, Watched> watched_;
   std::set<core::ProcessIdentity> identities_;
+  std::map<std::uint64_t, std::function<void()>> urgent_;
 };
 
 absl::Status ExitWatcher::Impl::Watch(const core::ProcessIdentity& identity,
@@ -75,20 +81,49 @@ absl::Status ExitWatcher::Impl::Watch(const core::ProcessIdentity& identity,
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!identities_.insert(identity).second) return absl::OkStatus();  // watched already
   const std::uint64_t token = next_token_++;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = token;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, handle->get(), &event) != 0) {
-    const int error = errno;
+  const absl::Status added =
+      Add(handle->get(), EPOLLIN, token, absl::StrCat("watch process ", identity.pid));
+  if (!added.ok()) {
     identities_.erase(identity);
-    const std::string what = absl::StrCat("watch process ", identity.pid);
-    if (error == ENOSPC || error == ENOMEM) {
-      return absl::ResourceExhaustedError(std::string(absl::ErrnoToStatus(error, what).message()));
-    }
-    return absl::InternalError(std::string(absl::ErrnoToStatus(error, what).message()));
+    return added;
   }
   watched_.emplace(token, Watched{identity, *std::move(handle)});
   return absl::OkStatus();
+}
+
+absl::Status ExitWatcher::Impl::Add(int descriptor, std::uint32_t events, std::uint64_t token,
+                                    const std::string& what) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = token;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return absl::OkStatus();
+  const int error = errno;
+  const std::string why(absl::ErrnoToStatus(error, what).message());
+  return error == ENOSPC || error == ENOMEM ? absl::ResourceExhaustedError(why)
+                                            : absl::InternalError(why);
+}
+
+absl::Status ExitWatcher::Impl::WatchUrgent(int descriptor, std::function<void()> on_urgent) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t token = next_token_++;
+  // Edge-triggered, so that one that stays urgent, or fails, does not keep the thread busy.
+  const absl::Status added =
+      Add(descriptor, EPOLLPRI | EPOLLET, token, absl::StrCat("watch descriptor ", descriptor));
+  if (added.ok()) urgent_.emplace(token, std::move(on_urgent));
+  return added;
+}
+
+// False when it is not one of WatchUrgent().
+bool ExitWatcher::Impl::CallUrgent(std::uint64_t token) {
+  std::function<void()> on_urgent;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = urgent_.find(token);
+    if (found == urgent_.end()) return false;
+    on_urgent = found->second;
+  }
+  on_urgent();
+  return true;
 }
 
 void ExitWatcher::Impl::Ended(std::uint64_t token) {
@@ -113,9 +148,8 @@ void ExitWatcher::Impl::Run() {
     const int count =
         ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < count && !stopped_; ++i) {
-      if (events[static_cast<std::size_t>(i)].data.u64 != kStopToken) {
-        Ended(events[static_cast<std::size_t>(i)].data.u64);
-      }
+      const std::uint64_t token = events[static_cast<std::size_t>(i)].data.u64;
+      if (token != kStopToken && !CallUrgent(token)) Ended(token);
     }
   }
 }
@@ -149,6 +183,9 @@ absl::StatusOr<std::unique_ptr<ExitWatcher>> ExitWatcher::Create(OnExit on_exit)
 absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
                                 const StillThere& still_there) {
   return impl_->Watch(identity, still_there);
+}
+absl::Status ExitWatcher::WatchUrgent(int descriptor, std::function<void()> on_urgent) {
+  return impl_->WatchUrgent(descriptor, std::move(on_urgent));
 }
 void ExitWatcher::Run() { impl_->Run(); }
 void ExitWatcher::Stop() { impl_->Stop(); }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -43,6 +44,9 @@ class Machine : public host::Host {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<host::Process> Find(std::int32_t) override { return absl::UnimplementedError(""); }
+  absl::Status OnPressure(std::function<void()>, const WaitForUrgent&) override {
+    return absl::UnimplementedError("");
+  }
   Instant Clock() override { return {}; }
   const std::string& BootId() override { return boot_id_; }
 

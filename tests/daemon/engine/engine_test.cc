@@ -72,6 +72,51 @@ TEST_F(EngineTest, WatcherOfAJobSeesEachStateOnceAndTheEndLast) {
   EXPECT_THAT(states, ElementsAre(JobState::kPending, JobState::kRunning, JobState::kCompleted));
 }
 
+// How often `host` has been read once it was read at least `count` times.
+std::vector<absl::Duration> AwaitReadings(const host::SteeredHost& host, std::size_t count) {
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (host.ReadAt().size() < count && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return host.ReadAt();
+}
+
+TEST_F(EngineTest, AHintOfPressureHasTheMachineReadAtOnce) {
+  Life life(folder_, host_);
+  const std::vector<absl::Duration> before = AwaitReadings(host_, 2);  // one second apart, idle
+  ASSERT_GE(before.size(), 2U);
+  while (host_.Clock().awake < before.back() + absl::Milliseconds(100)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const absl::Duration hinted = host_.Clock().awake;
+  life.engine().PressureHinted();
+  const std::vector<absl::Duration> after = AwaitReadings(host_, before.size() + 1);
+  ASSERT_GT(after.size(), before.size());
+  EXPECT_GE(after[before.size()], hinted);
+  // The next that is due is 900 ms away.
+  EXPECT_LT(after[before.size()] - hinted, absl::Milliseconds(500));
+}
+
+TEST_F(EngineTest, AStormOfHintsReadsTheMachineAtTheFastPaceAndNoFaster) {
+  Life life(folder_, host_);
+  const std::size_t before = host_.ReadAt().size();
+  const absl::Duration begin = host_.Clock().awake;
+  while (host_.Clock().awake < begin + absl::Milliseconds(500)) life.engine().PressureHinted();
+  const absl::Duration end = host_.Clock().awake;
+  const std::vector<absl::Duration> read = host_.ReadAt();
+  // 10, on a machine that is not busy; one would be due anyway.
+  EXPECT_GT(read.size() - before, 2U);
+  EXPECT_LE(read.size() - before,
+            static_cast<std::size_t>((end - begin) / absl::Milliseconds(50)) + 2);
+}
+
+TEST_F(EngineTest, AHintAfterTheEndIsNotHeard) {
+  auto life = std::make_unique<Life>(folder_, host_);
+  life->engine().Stop();
+  life->engine().PressureHinted();
+  life->engine().PressureHinted();
+}
+
 TEST_F(EngineTest, CancelEndsAWholeTreeAndSaysSo) {
   Life life(folder_, host_);
   core::Policy policy;

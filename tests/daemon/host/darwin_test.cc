@@ -66,6 +66,37 @@ TEST(TheDarwinBootId, IsTheKernelsAndEmptyWhereThereIsNone) {
   EXPECT_EQ(NewDarwinHost(mac)->BootId(), "");
 }
 
+absl::Status NobodyWaits(int, std::function<void()>) {
+  ADD_FAILURE() << "a Mac gives no descriptor to wait for";
+  return absl::OkStatus();
+}
+
+TEST(TheDarwinPressure, HintsEachTimeItIsToldUntilTheHostIsGone) {
+  FakeMac mac;
+  auto host = NewDarwinHost(mac);
+  const auto other = NewDarwinHost(mac);
+  EXPECT_EQ(mac.TellPressure(), 0);
+  int hints = 0;
+  ASSERT_TRUE(host->OnPressure([&hints] { ++hints; }, NobodyWaits).ok());
+  EXPECT_EQ(mac.TellPressure(), 1);
+  EXPECT_EQ(mac.TellPressure(), 1);
+  EXPECT_EQ(hints, 2);
+  host.reset();
+  EXPECT_EQ(mac.TellPressure(), 0);
+  EXPECT_EQ(hints, 2);
+}
+
+TEST(TheDarwinPressure, ThatCannotBeWatchedIsAnErrorAndChangesNothing) {
+  FakeMac mac;
+  mac.fails["dispatch_source_create"] = ENOMEM;
+  const auto host = NewDarwinHost(mac);
+  const absl::Status status = host->OnPressure([] { ADD_FAILURE(); }, NobodyWaits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), testing::HasSubstr("libdispatch"));
+  EXPECT_EQ(mac.TellPressure(), 0);
+  EXPECT_TRUE(host->Sample().ok());
+}
+
 // What a 48 GB M5 Pro showed in each half second of a run of its own, through the kernel's calls.
 class RecordedMac : public testing::TestWithParam<const char*> {};
 

@@ -1,6 +1,7 @@
 #include "tests/daemon/host/fake_mac.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace stageload::host {
 
@@ -119,6 +120,22 @@ kern_return_t FakeMac::TaskInfo(mach_port_t task, int flavor, integer_t* out,
   memory.phys_footprint = static_cast<std::uint64_t>(process->footprint.count());
   memory.compressed = static_cast<std::uint64_t>(process->compressed.count());
   return GiveWords(&memory, task_words, out, count);
+}
+
+class FakeMac::Source final : public PressureSource {
+ public:
+  Source(FakeMac& mac, int number) : mac_(mac), number_(number) {}
+  ~Source() override { mac_.pressure_handlers_.erase(number_); }
+
+ private:
+  FakeMac& mac_;
+  const int number_;
+};
+
+std::unique_ptr<PressureSource> FakeMac::WatchPressure(std::function<void()> handler) {
+  if (Enter("dispatch_source_create") != 0) return nullptr;
+  pressure_handlers_[++last_source_] = std::move(handler);
+  return std::make_unique<Source>(*this, last_source_);
 }
 
 }  // namespace stageload::host

@@ -97,6 +97,12 @@ class FakeMac : public DarwinCalls {
   std::uint64_t continuous = 24'000'000;
   absl::Time wall = absl::FromUnixSeconds(1'760'000'000);
 
+  // libdispatch calls whoever watches the pressure; how many do.
+  int TellPressure() const {
+    for (const auto& [number, handler] : pressure_handlers_) handler();
+    return static_cast<int>(pressure_handlers_.size());
+  }
+
   // ---- how it fails: by the name of a call, or of a sysctl. With EPERM and the like, or a
   // kern_return_t.
   std::map<std::string, int> fails;
@@ -135,6 +141,7 @@ class FakeMac : public DarwinCalls {
   void MachPortDeallocate(mach_port_t port) override {
     EXPECT_EQ(ports_.erase(port), 1U) << "a port that is not held: " << port;
   }
+  std::unique_ptr<PressureSource> WatchPressure(std::function<void()> handler) override;
   std::uint64_t KernelPageSize() override { return page_size; }
   mach_timebase_info_data_t MachTimebase() override { return timebase; }
   std::uint64_t MachAbsoluteTime() override { return absolute; }
@@ -171,10 +178,13 @@ class FakeMac : public DarwinCalls {
     const auto found = processes.find(pid);
     return found == processes.end() ? nullptr : &found->second;
   }
+  class Source;
   static kinfo_proc Entry(const MacProcess& process);
 
   std::map<mach_port_t, pid_t> ports_;
   mach_port_t last_port_ = 0x100;
+  std::map<int, std::function<void()>> pressure_handlers_;
+  int last_source_ = 0;
 };
 
 }  // namespace stageload::host

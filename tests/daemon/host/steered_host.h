@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/host/host.h"
@@ -18,6 +21,10 @@ namespace stageload::host {
 class SteeredHost : public Host {
  public:
   absl::StatusOr<core::HostSample> Sample() override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      read_at_.push_back(Clock().awake);
+    }
     core::HostSample sample;
     sample.total = GiB(32);
     sample.available = GiB(32) * (level_ / 100.0);
@@ -33,8 +40,17 @@ class SteeredHost : public Host {
   absl::StatusOr<std::string> CommandLine(const core::ProcessIdentity& identity) override {
     return real_->CommandLine(identity);
   }
+  absl::Status OnPressure(std::function<void()> hint, const WaitForUrgent& wait) override {
+    return real_->OnPressure(std::move(hint), wait);
+  }
   Instant Clock() override { return real_->Clock(); }
   const std::string& BootId() override { return real_->BootId(); }
+
+  // When it was read, by Instant::awake.
+  std::vector<absl::Duration> ReadAt() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return read_at_;
+  }
 
   void SetLevel(int percent) { level_ = percent; }
   void SetSwap(Bytes used) { swap_ = used.count(); }
@@ -43,6 +59,8 @@ class SteeredHost : public Host {
   std::unique_ptr<Host> real_ = NewLocalHost();
   std::atomic<int> level_ = 90;
   std::atomic<std::int64_t> swap_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<absl::Duration> read_at_;
 };
 
 }  // namespace stageload::host
