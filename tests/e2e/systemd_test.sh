@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `stageloadctl daemon` before a real `systemd --user`, which runs in namespaces of its own: process
-# numbers, mounts and cgroups. Needs root, as `unshare` does.
+# `stageloadctl daemon`, and scripts/live_test.sh, before a real `systemd --user`, which runs in
+# namespaces of its own: process numbers, mounts and cgroups. Needs root, as `unshare` does.
 #
 # usage: systemd_test.sh STAGELOADCTL
 set -euo pipefail
@@ -89,4 +89,10 @@ sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/st
 "$ctl" daemon uninstall || fail "uninstall"
 [ -z "$(ls -A "$HOME/.config/systemd/user")" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
 "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
+
+unset STAGELOAD_NO_AUTOSTART
+"$ctl" cancel "$job" >/dev/null
+"$ctl" daemon stop >/dev/null
+# As in CI: for the user's own home, which is the one made above.
+CI=true "$(dirname "$0")/../../scripts/live_test.sh" "$(dirname "$ctl")" || fail "scripts/live_test.sh"
 echo "passed, with $(systemctl --version | head -n 1)"
