@@ -115,6 +115,10 @@ std::string Screen(const Connection& connection, const v1::Frame& frame,
     absl::StrAppend(&text, "dry run   nobody is stopped or suspended unless a user asks\n");
   }
   absl::StrAppend(&text, "memory    ", HostLine(frame.host()), "\n");
+  if (frame.host().has_gpu_wired_limit_bytes()) {
+    absl::StrAppend(&text, "gpu       may wire ",
+                    FormatBytes(Bytes(frame.host().gpu_wired_limit_bytes())), "\n");
+  }
   absl::StrAppend(&text, "jobs      ", frame.active(), " active, ", frame.pending(), " waiting, ",
                   FormatBytes(Bytes(frame.reserved_bytes())),
                   " promised beyond what they take now\n");

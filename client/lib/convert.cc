@@ -149,6 +149,7 @@ HostSample FromProto(const v1::HostSample& from) {
   if (from.has_pressure()) host.pressure = FromProto(from.pressure());
   if (from.has_compressed_bytes()) host.compressed_bytes = from.compressed_bytes();
   if (from.has_wired_bytes()) host.wired_bytes = from.wired_bytes();
+  if (from.has_gpu_wired_limit_bytes()) host.gpu_wired_limit_bytes = from.gpu_wired_limit_bytes();
   if (from.has_swapped_in_bytes()) host.swapped_in_bytes = from.swapped_in_bytes();
   if (from.has_swapped_out_bytes()) host.swapped_out_bytes = from.swapped_out_bytes();
   return host;

@@ -147,6 +147,7 @@ void FillHost(const core::HostSample& host, v1::HostSample& out) {
   if (host.pressure) out.set_pressure(ToProto(*host.pressure));
   if (host.compressed) out.set_compressed_bytes(host.compressed->count());
   if (host.wired) out.set_wired_bytes(host.wired->count());
+  if (host.gpu_wired_limit) out.set_gpu_wired_limit_bytes(host.gpu_wired_limit->count());
   if (host.swapped_in_total) out.set_swapped_in_bytes(host.swapped_in_total->count());
   if (host.swapped_out_total) out.set_swapped_out_bytes(host.swapped_out_total->count());
 }

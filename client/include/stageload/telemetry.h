@@ -34,6 +34,8 @@ struct HostSample {
   std::optional<std::int64_t> wired_bytes;
   std::optional<std::int64_t> swapped_in_bytes;  // since boot
   std::optional<std::int64_t> swapped_out_bytes;
+  // What the user lets the GPU wire at most; absent where the system chooses it.
+  std::optional<std::int64_t> gpu_wired_limit_bytes;
 };
 
 // One reason why a request waits.

@@ -26,6 +26,7 @@ class TelemetryCommands : public testing::Test {
  protected:
   TelemetryCommands() {
     v1::Frame frame = FrameAt(0, 63, kGiB);
+    frame.mutable_host()->set_gpu_wired_limit_bytes(40 * kGiB);
     v1::ClientSample& session = AddClient(frame, 7, "模型", 9 * kGiB, 7 * kGiB);
     session.set_stage("transformer");
     v1::LeaseSample& lease = *session.add_leases();
@@ -54,10 +55,11 @@ TEST_F(TelemetryCommands, StatusShowsWhoHoldsWhatAndWhatWaitsForIt) {
   const Result result = Ctl({"status"});
   EXPECT_EQ(result.code, 0) << result.err;
   for (const char* part :
-       {"stageloadd 9.9.9, pid 4711", "level 63 %", "swap 1 GiB of 8 GiB", "1 active, 4 waiting",
-        "queue     held: maintenance", "7 GiB / 8 GiB", "transformer",
-        "lease transformer 8 GiB, mps_driver_bytes 11.2 GiB", "MEMORY: needs 6 GiB, 4 GiB free",
-        "HELD: by a user", "and 3 more", "newest events", "fifth", "first"}) {
+       {"stageloadd 9.9.9, pid 4711", "level 63 %", "swap 1 GiB of 8 GiB",
+        "gpu       may wire 40 GiB", "1 active, 4 waiting", "queue     held: maintenance",
+        "7 GiB / 8 GiB", "transformer", "lease transformer 8 GiB, mps_driver_bytes 11.2 GiB",
+        "MEMORY: needs 6 GiB, 4 GiB free", "HELD: by a user", "and 3 more", "newest events",
+        "fifth", "first"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
   EXPECT_THAT(result.out, Not(HasSubstr("\033"))) << "no colour when it is no terminal";
@@ -72,6 +74,7 @@ TEST_F(TelemetryCommands, StatusJsonHasEverythingThatTopHas) {
   EXPECT_EQ(document.at("socket"), daemon_.home() + "/stageloadd.sock");
   const json& frame = document.at("frame");
   EXPECT_EQ(frame.at("queue_held"), "maintenance");
+  EXPECT_EQ(frame.at("host").at("gpu_wired_limit_bytes"), 40 * kGiB);
   const json& client = frame.at("clients").at(0);
   EXPECT_EQ(client.at("stage"), "transformer");
   EXPECT_EQ(client.at("leases").at(0).at("memory_bytes"), 8 * kGiB);

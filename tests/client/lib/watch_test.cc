@@ -78,6 +78,7 @@ TEST_F(WatchTest, AFrameHasAllThatTheDaemonTells) {
   frame.set_awake_ns(5);
   frame.mutable_host()->set_level_percent(63);
   frame.mutable_host()->set_pressure(v1::PRESSURE_WARN);
+  frame.mutable_host()->set_gpu_wired_limit_bytes(40);
   frame.set_pending(2);
   frame.set_reserved_bytes(99);
   frame.set_queue_held("a user holds it");
@@ -115,6 +116,7 @@ TEST_F(WatchTest, AFrameHasAllThatTheDaemonTells) {
   EXPECT_EQ(seen.time.time_since_epoch().count(), 1'700'000'000'000'000'001);
   EXPECT_EQ(seen.host.level_percent, 63.0);
   EXPECT_EQ(seen.host.pressure, Pressure::kWarn);
+  EXPECT_EQ(seen.host.gpu_wired_limit_bytes, 40);
   EXPECT_FALSE(seen.host.swap_used_bytes.has_value());
   EXPECT_EQ(seen.pending, 2);
   EXPECT_EQ(seen.reserved_bytes, 99);

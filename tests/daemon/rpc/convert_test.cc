@@ -1,6 +1,5 @@
 // What comes in is refused field by field; what goes out says nothing that is not known.
 #include "daemon/rpc/convert.h"
-#include "daemon/rpc/convert_frame.h"
 
 #include <cmath>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/error_reason.h"
+#include "daemon/rpc/convert_frame.h"
 #include "daemon/rpc/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -602,6 +602,7 @@ telemetry::Frame SomeFrame() {
   frame.host.pressure = core::Pressure::kNormal;
   frame.host.swapped_in_total = MiB(3);
   frame.host.swapped_out_total = Bytes(0);
+  frame.host.gpu_wired_limit = GiB(40);
   frame.pending = 2;
   frame.active = 1;
   telemetry::ClientFrame client;
@@ -626,6 +627,7 @@ TEST(ToProtoTest, AFrameKeepsWhatWasReadAndOmitsTheRest) {
   EXPECT_EQ(frame.host().swapped_in_bytes(), MiB(3).count());
   EXPECT_TRUE(frame.host().has_swapped_out_bytes()) << "0 is a reading";
   EXPECT_EQ(frame.host().swapped_out_bytes(), 0);
+  EXPECT_EQ(frame.host().gpu_wired_limit_bytes(), GiB(40).count());
   EXPECT_FALSE(frame.host().has_available_bytes() || frame.host().has_swap_used_bytes());
   telemetry::Frame unread = SomeFrame();
   unread.host = {};
