@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
+#include "base/private_folder.h"
 #include "daemon/rpc/passed_socket.h"
-#include "daemon/rpc/private_folder.h"
 
 namespace stageload::rpc {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/rpc/private_folder.h"
+#include "base/private_folder.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -6,15 +6,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/disk_error.h"
 
-namespace stageload::rpc {
+namespace stageload {
 namespace {
 
 constexpr int kMaxLinks = 40;  // as path_resolution(7)
@@ -34,7 +34,11 @@ std::string Parent(const std::string& path) {
   return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
 }
 
-std::string Mode(mode_t mode) { return absl::StrFormat("%04o", mode & 07777); }
+std::string Mode(mode_t mode) {
+  char text[8];
+  std::snprintf(text, sizeof text, "%04o", static_cast<unsigned>(mode & 07777));
+  return text;
+}
 
 // "PATH what it is; the fix"
 absl::Status Refuse(const std::string& path, const std::string& found, const std::string& fix) {
@@ -64,10 +68,12 @@ absl::Status CheckAncestor(const std::string& path, const struct stat& found) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<struct stat> FindOrMake(const std::string& path) {
+enum class Missing { kIsMade, kIsTold };
+
+absl::StatusOr<struct stat> Find(const std::string& path, Missing missing) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) == 0) return found;
-  if (errno != ENOENT) return absl::ErrnoToStatus(errno, "look at " + path);
+  if (errno != ENOENT || missing == Missing::kIsTold) return absl::ErrnoToStatus(errno, "look at " + path);
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     return DiskError(errno, "make folder " + path);
   }
@@ -83,13 +89,13 @@ absl::StatusOr<std::string> LinkTarget(const std::string& path, const struct sta
   return std::string(target, static_cast<std::size_t>(size));
 }
 
-// Makes and checks `path` and every folder above it; returns it with its links followed.
-absl::StatusOr<std::string> MakeAncestors(const std::string& path) {
+// Checks `path` and every folder above it; returns it with its links followed.
+absl::StatusOr<std::string> Ancestors(const std::string& path, Missing missing) {
   std::deque<std::string> names = Names(path);
   std::string at = "/";
   int links = 0;
   while (true) {
-    const auto found = FindOrMake(at);
+    const auto found = Find(at, missing);
     if (!found.ok()) return found.status();
     if (S_ISLNK(found->st_mode)) {
       const auto target = LinkTarget(at, *found);
@@ -129,18 +135,16 @@ absl::Status CheckOwn(const std::string& path, const struct stat& found, Readabl
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status MakePrivateFolder(const std::string& folder, Readable readable) {
+absl::Status Check(const std::string& folder, Readable readable, Missing missing) {
   const std::deque<std::string> names = Names(folder);
   if (!folder.starts_with('/') || names.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", folder, "\" is not the absolute path of a folder of your own"));
   }
-  const auto parent = MakeAncestors(Parent(folder));
+  const auto parent = Ancestors(Parent(folder), missing);
   if (!parent.ok()) return parent.status();
   const std::string path = Join(*parent, names.back());
-  const auto before = FindOrMake(path);
+  const auto before = Find(path, missing);
   if (!before.ok()) return before.status();
   if (S_ISLNK(before->st_mode)) {
     return Refuse(folder, "is a symbolic link", "set STAGELOAD_HOME to the folder that it means");
@@ -159,4 +163,14 @@ absl::Status MakePrivateFolder(const std::string& folder, Readable readable) {
   return CheckOwn(folder, found, readable);
 }
 
-}  // namespace stageload::rpc
+}  // namespace
+
+absl::Status MakePrivateFolder(const std::string& folder, Readable readable) {
+  return Check(folder, readable, Missing::kIsMade);
+}
+
+absl::Status CheckPrivateFolder(const std::string& folder, Readable readable) {
+  return Check(folder, readable, Missing::kIsTold);
+}
+
+}  // namespace stageload

@@ -2,14 +2,14 @@
 // same holds for each folder above it.
 //
 // Threading: no state; touches the file system.
-#ifndef STAGELOAD_DAEMON_RPC_PRIVATE_FOLDER_H_
-#define STAGELOAD_DAEMON_RPC_PRIVATE_FOLDER_H_
+#ifndef STAGELOAD_BASE_PRIVATE_FOLDER_H_
+#define STAGELOAD_BASE_PRIVATE_FOLDER_H_
 
 #include <string>
 
 #include "absl/status/status.h"
 
-namespace stageload::rpc {
+namespace stageload {
 
 enum class Readable { kByOwnerOnly, kByAnyone };
 
@@ -21,6 +21,9 @@ enum class Readable { kByOwnerOnly, kByAnyone };
 // says.
 absl::Status MakePrivateFolder(const std::string& folder, Readable readable);
 
-}  // namespace stageload::rpc
+// The same check, and nothing is made. NotFound when the folder, or one above it, is not there.
+absl::Status CheckPrivateFolder(const std::string& folder, Readable readable);
 
-#endif  // STAGELOAD_DAEMON_RPC_PRIVATE_FOLDER_H_
+}  // namespace stageload
+
+#endif  // STAGELOAD_BASE_PRIVATE_FOLDER_H_
