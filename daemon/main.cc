@@ -33,6 +33,7 @@
 #include "daemon/config.h"
 #include "daemon/engine/engine.h"
 #include "daemon/host/host.h"
+#include "daemon/host/probe.h"
 #include "daemon/jobs/end_hooks.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
@@ -299,10 +300,22 @@ std::string AwaitEnd(const Daemon& daemon, const sigset_t& signals, const Option
 int CheckConfig() {
   const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
   absl::Status status = paths.status();
-  if (status.ok()) status = LoadConfig(paths->config).status();
-  if (status.ok()) return 0;
+  if (status.ok()) {
+    const absl::StatusOr<DaemonConfig> config = LoadConfig(paths->config);
+    if (config.ok()) {
+      std::cout << "max_sessions = " << config->core.max_sessions << std::endl;
+      return 0;
+    }
+    status = config.status();
+  }
   std::cerr << "stageloadd: " << status.message() << std::endl;
   return 1;
+}
+
+int PrintProbe() {
+  const host::Probe probe = host::TakeProbe(*host::NewLocalHost());
+  std::cout << probe.json << std::endl;
+  return probe.whole ? 0 : 1;
 }
 
 int Run(const Options& options) {
@@ -344,8 +357,10 @@ int main(int argc, char** argv) {
                "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
                "what would be done is told as \"would_stop\". Jobs are still admitted and "
                "started, and what a user cancels still ends");
-  bool service = false, autostarted = false, check_config = false;
-  app.add_flag("--check-config", check_config, "Say what is wrong with the config, and exit");
+  bool service = false, autostarted = false, check_config = false, probe = false;
+  app.add_flag("--check-config", check_config,
+               "Say what is wrong with the config, else how many sessions it allows, and exit");
+  app.add_flag("--probe", probe, "Print one reading of this machine as JSON, and exit");
   app.add_flag("--service", service,
                "For launchd and systemd, which keep it running: while another daemon has this "
                "home, wait for its end instead of failing");
@@ -359,6 +374,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (check_config) return stageload::CheckConfig();
+  if (probe) return stageload::PrintProbe();
   if (service) options.started_by = stageload::rpc::StartedBy::kService;
   if (autostarted) options.started_by = stageload::rpc::StartedBy::kAutostart;
   if (!idle_exit.empty()) {
