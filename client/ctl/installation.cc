@@ -123,13 +123,17 @@ bool Installation::IsCurrent() const {
                      [](const ServiceFile& file) { return Contents(file.path) == file.text; });
 }
 
+std::string Installation::BrewedFile() const {
+  const std::string brewed = home_ + "/Library/LaunchAgents/homebrew.mxcl.stageload.plist";
+  return terms_.platform == Platform::kMacos && ctl::Exists(brewed) ? brewed : "";
+}
+
 absl::Status Installation::CheckOurs() const {
   if (auto status = CheckNotSudo(); !status.ok()) return status;
   for (const ServiceFile& file : files_) {
     if (auto status = CheckFile(file.path); !status.ok()) return status;
   }
-  const std::string brewed = home_ + "/Library/LaunchAgents/homebrew.mxcl.stageload.plist";
-  if (terms_.platform == Platform::kMacos && ctl::Exists(brewed)) {
+  if (const std::string brewed = BrewedFile(); !brewed.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("Homebrew keeps a stageloadd running already (", brewed,
                      "); run: brew services stop stageload; then try again"));

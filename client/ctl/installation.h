@@ -32,6 +32,8 @@ class Installation {
   bool ServesHere() const;
   // Whether each is as it should be.
   bool IsCurrent() const;
+  // The file by which Homebrew keeps a stageloadd running; empty when it does not.
+  std::string BrewedFile() const;
   // FailedPrecondition or PermissionDenied when a file of that name is not ours to replace or
   // remove, or when another program keeps a stageloadd running.
   absl::Status CheckOurs() const;

@@ -59,6 +59,7 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddSummary(app, invocation);
   AddPlot(app, invocation);
   AddDaemon(app, invocation);
+  AddDoctor(app, invocation);
   AddVersion(app, invocation);
 }
 

@@ -24,9 +24,6 @@
 namespace stageload::client {
 namespace {
 
-// A daemon that says nothing is not one to wait for. But launchd holds the socket of one that it
-// starts again, and may let 10 s pass between two starts (launchd.plist(5), ThrottleInterval).
-constexpr absl::Duration kVersionTimeout = absl::Seconds(15);
 // A daemon that leaves because it was idle may take a connection with it.
 constexpr int kConnectTries = 3;
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
@@ -77,15 +74,16 @@ absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
   return StartDaemon(paths, {"--idle-exit", "10m", "--autostarted"});
 }
 
-absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel,
+                                                  absl::Duration within) {
   grpc::ClientContext context;
-  SetTimeout(context, kVersionTimeout);
+  SetTimeout(context, within);
   v1::GetVersionResponse response;
   const grpc::Status status =
       v1::AdminService::NewStub(channel)->GetVersion(&context, v1::GetVersionRequest(), &response);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(absl::StrCat("the daemon has not answered within ",
-                                                    FormatSpan(kVersionTimeout),
+                                                    FormatSpan(within),
                                                     "; `stageloadctl daemon status` says more"));
   }
   // A daemon that is leaving ends its calls so.
@@ -153,7 +151,8 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
     connection.channel = ChannelOver(*std::move(fd));
     connection.socket = paths->socket;
     connection.options = options;
-    absl::StatusOr<v1::GetVersionResponse> version = AskVersion(connection.channel);
+    absl::StatusOr<v1::GetVersionResponse> version =
+        AskVersion(connection.channel, options.answer_within);
     if (version.ok()) {
       if (options.on_answer) options.on_answer(*version);
       connection.version = *std::move(version);

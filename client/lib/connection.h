@@ -25,6 +25,10 @@ namespace stageload::client {
 
 // How long a call that only asks or tells may take.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+// How long a daemon may take to say who it is. One that says nothing is not one to wait for. But
+// launchd holds the socket of one that it starts again, and may let 10 s pass between two starts
+// (launchd.plist(5), ThrottleInterval).
+inline constexpr absl::Duration kAnswerWithin = absl::Seconds(15);
 // How long the next daemon is waited for when one went away.
 inline constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
 
@@ -33,6 +37,7 @@ struct ConnectOptions {
   bool autostart = true;  // start a daemon when none answers
   // Told of each daemon that answers, as for saying that it is of another age.
   std::function<void(const v1::GetVersionResponse&)> on_answer;
+  absl::Duration answer_within = kAnswerWithin;
 };
 
 struct Connection {

@@ -1,0 +1,340 @@
+#include "client/ctl/doctor_daemon.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "client/ctl/autostart.h"
+#include "client/ctl/daemon_control.h"
+#include "client/ctl/doctor_machine.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/tool.h"
+#include "client/ctl/unique_fd.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr absl::Duration kToolTimeout = absl::Seconds(10);
+constexpr std::size_t kMostStops = 5;
+
+// Text of a file that holds one number; nothing of anything else.
+std::optional<int> PidIn(int fd) {
+  char text[32] = {};
+  if (::pread(fd, text, sizeof text - 1, 0) <= 0) return std::nullopt;
+  int pid = 0;
+  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &pid) || pid <= 0) return std::nullopt;
+  return pid;
+}
+
+void ReadLock(const std::string& path, DaemonFacts& facts) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) return;
+  facts.lock_pid = PidIn(fd.get()).value_or(0);
+  // Only where none answers: a daemon that starts in this very moment must find it free.
+  if (facts.version) return;
+  facts.lock_held = ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (facts.lock_held && facts.lock_pid != 0) facts.lock_state = StateOf(facts.lock_pid);
+}
+
+std::string Holder(const DaemonFacts& facts) {
+  return facts.lock_pid == 0 ? "stageloadd" : absl::StrCat("stageloadd (pid ", facts.lock_pid, ")");
+}
+
+// Jobs do not end with it.
+std::string EndIt(const DaemonFacts& facts, const char* signal) {
+  return absl::StrCat("end it with `kill ", signal,
+                      facts.lock_pid == 0 ? "PID" : absl::StrCat(facts.lock_pid),
+                      "` (jobs run on), then `stageloadctl daemon start`");
+}
+
+std::string LogOf(const DaemonFacts& facts) {
+  return absl::StrCat(facts.paths.logs, "/stageloadd.log");
+}
+
+Finding Answers(const DaemonFacts& facts, absl::Time now) {
+  const v1::GetVersionResponse& daemon = *facts.version;
+  std::string text = absl::StrCat("stageloadd ", std::string(daemon.version()), ", pid ",
+                                  daemon.pid(), ", answers at ", facts.paths.socket);
+  const std::string starter = StarterOf(daemon);
+  if (!starter.empty()) absl::StrAppend(&text, "; started by ", starter);
+  if (daemon.start_time_ns() != 0) {
+    const absl::Duration since = now - absl::FromUnixNanos(daemon.start_time_ns());
+    absl::StrAppend(&text, " ", FormatSpan(std::max(since, absl::ZeroDuration())), " ago");
+  }
+  const std::string state(daemon.state_directory());
+  if (!state.empty() && state != facts.paths.state) {
+    return Warn(
+        "daemon",
+        absl::StrCat(text, "; but its home is ", state, " and yours is ", facts.paths.state),
+        "set STAGELOAD_HOME and STAGELOAD_SOCKET alike for both, or neither");
+  }
+  if (daemon.dry_run()) {
+    return Warn("daemon", absl::StrCat(text, "; it is a dry run, which stops nobody"),
+                "to have it act: `stageloadctl daemon restart`");
+  }
+  return Well("daemon", text);
+}
+
+Finding DoesNotAnswer(const DaemonFacts& facts) {
+  std::string text = absl::StrCat(Holder(facts), " takes connections at ", facts.paths.socket,
+                                  " and has not answered within ", FormatSpan(kDoctorWaits));
+  if (facts.lock_state == 'T') {
+    return Fail("daemon", absl::StrCat(text, ": it is stopped (SIGSTOP, or a debugger)"),
+                absl::StrCat("let it go on with `kill -CONT ", facts.lock_pid, "`"));
+  }
+  return Fail("daemon", text,
+              absl::StrCat("its log may say why: ", LogOf(facts), "; ", EndIt(facts, "-9 ")));
+}
+
+Finding HoldsElsewhere(const DaemonFacts& facts) {
+  return Fail("daemon",
+              absl::StrCat(Holder(facts), " has ", facts.paths.lock, ", but nobody listens at ",
+                           facts.paths.socket,
+                           ": it is just starting or ending, it has another socket (another "
+                           "STAGELOAD_SOCKET or XDG_RUNTIME_DIR), or its socket was removed"),
+              absl::StrCat("look again; if it stays so, ", EndIt(facts, "")));
+}
+
+Finding Dead(const DaemonFacts& facts) {
+  const std::string last = facts.lock_pid == 0 ? "" : absl::StrCat(" (pid ", facts.lock_pid, ")");
+  return Fail("daemon",
+              absl::StrCat("none runs, and the last", last,
+                           " was killed or has crashed: its "
+                           "socket is still at ",
+                           facts.paths.socket,
+                           " and nobody listens there; its jobs run on without their budgets"),
+              absl::StrCat("`stageloadctl daemon start`, which finds them again; its last words "
+                           "are in ",
+                           LogOf(facts)));
+}
+
+Finding NoneRuns(const DaemonFacts& facts) {
+  if (facts.may_start) {
+    return Well("daemon", "none runs; the next command that needs one starts it");
+  }
+  return Warn("daemon",
+              "none runs, and STAGELOAD_NO_AUTOSTART or --no-autostart keeps one from "
+              "being started",
+              "`stageloadctl daemon start`");
+}
+
+// "PATH what it is; the fix" as base/private_folder.cc has it.
+std::pair<std::string, std::string> FoundAndFix(const std::string& message) {
+  const std::size_t at = message.rfind("; ");
+  if (at == std::string::npos) return {message, "set another STAGELOAD_HOME"};
+  return {message.substr(0, at), message.substr(at + 2)};
+}
+
+std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, {{"\n", "; "}}); }
+
+absl::StatusOr<std::string> VersionOf(const std::string& program) {
+  const auto result = RunTool({program, "--version"}, kToolTimeout);
+  if (!result.ok()) return result.status();
+  if (!result->ok()) {
+    return absl::FailedPreconditionError(ToolFailure({program, "--version"}, *result));
+  }
+  std::string version = OneLine(result->output);
+  const std::string prefix = "stageloadd ";
+  if (absl::StartsWith(version, prefix)) version.erase(0, prefix.size());
+  return version;
+}
+
+std::string FixOfStop(const std::string& reason, std::int64_t job) {
+  const std::string show = absl::StrCat("`stageloadctl show ", job, "` says more; ");
+  if (absl::StartsWith(reason, "SWAP_BUDGET")) {
+    return absl::StrCat(show,
+                        "declare what it takes (--memory), so that it waits for room, or "
+                        "give it a larger --swap-budget");
+  }
+  if (absl::StartsWith(reason, "SWAP_LIMIT")) {
+    return absl::StrCat(show, "the machine's swap was over its --swap-limit");
+  }
+  return absl::StrCat(show, "declare what jobs take (--memory), so that fewer run at once");
+}
+
+}  // namespace
+
+DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& connection) {
+  DaemonFacts facts;
+  facts.paths = paths;
+  if (connection.ok()) {
+    facts.version = connection->version;
+  } else {
+    facts.silence = connection.status();
+  }
+  struct stat found {};
+  facts.socket_file = ::lstat(paths.socket.c_str(), &found) == 0;
+  ReadLock(paths.lock, facts);
+  return facts;
+}
+
+Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
+  if (facts.version) return Answers(facts, now);
+  if (absl::IsDeadlineExceeded(facts.silence)) return DoesNotAnswer(facts);
+  if (ExitCodeOf(facts.silence) != ExitCodeOf(absl::UnavailableError(""))) {
+    return Fail("daemon", std::string(facts.silence.message()),
+                "the lines about the socket and its folder may say why");
+  }
+  if (facts.lock_held) return HoldsElsewhere(facts);
+  if (facts.socket_file && !facts.socket_of_service) return Dead(facts);
+  return NoneRuns(facts);
+}
+
+Programs FindPrograms() {
+  Programs programs;
+  programs.daemon = FindDaemon(ProcessEnvironment());
+  if (!programs.daemon.ok()) {
+    programs.version = programs.daemon.status();
+    return programs;
+  }
+  programs.version = VersionOf(*programs.daemon);
+  char resolved[PATH_MAX];
+  if (::realpath(programs.daemon->c_str(), resolved) == nullptr) return programs;
+  const std::string daemon = resolved;
+  const std::string shim = daemon.substr(0, daemon.rfind('/') + 1) + "stageload-shim";
+  if (::access(shim.c_str(), X_OK) != 0) programs.shim = shim;
+  return programs;
+}
+
+Finding CheckPrograms(const Programs& programs) {
+  constexpr char kCheck[] = "programs";
+  if (!programs.daemon.ok()) {
+    return Fail(kCheck, "there is no stageloadd beside this program, nor in PATH",
+                "install it there, or set STAGELOAD_DAEMON to its path");
+  }
+  if (!programs.version.ok()) {
+    return Fail(kCheck, OneLine(std::string(programs.version.status().message())),
+                "install stageload anew");
+  }
+  if (!programs.shim.empty()) {
+    return Fail(kCheck, absl::StrCat("there is no ", programs.shim, ": no job could be started"),
+                "install stageload anew");
+  }
+  const std::string text = absl::StrCat("stageloadd ", *programs.version, " at ", *programs.daemon);
+  if (*programs.version == kVersion) return Well(kCheck, text);
+  return Warn(kCheck, absl::StrCat(text, ", while this is stageloadctl ", kVersion),
+              "install both of one version, or name the right one by STAGELOAD_DAEMON");
+}
+
+Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& programs) {
+  constexpr char kCheck[] = "version";
+  const std::string theirs(running.version());
+  const std::string text =
+      absl::StrCat("the daemon is ", theirs, " (API level ", running.api_level(),
+                   "), this program ", kVersion, " (API level ", kApiLevel, ")");
+  const bool other_waits = programs.version.ok() && *programs.version != theirs;
+  const std::string restart =
+      other_waits ? absl::StrCat("`stageloadctl daemon restart` has it be ", *programs.version,
+                                 " (jobs run on)")
+                  : "install stageload anew, then `stageloadctl daemon restart` (jobs run on)";
+  if (running.api_level() > kApiLevel) {
+    return Fail(kCheck, absl::StrCat(text, ": this program is too old for it"),
+                absl::StrCat("install the stageloadctl of ", theirs,
+                             other_waits ? ", or go back: " + restart : ""));
+  }
+  if (running.api_level() < kApiLevel) {
+    return Fail(kCheck, absl::StrCat(text, ": the daemon is too old"), restart);
+  }
+  if (theirs != kVersion || other_waits) return Warn(kCheck, text, restart);
+  return Well(kCheck, text);
+}
+
+Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status) {
+  if (status.ok()) return Well(check, absl::StrCat(path, " is yours alone, and so is its way"));
+  if (absl::IsNotFound(status)) {
+    return Well(check, absl::StrCat(path, " is not there yet; the daemon makes it"));
+  }
+  const auto [found, fix] = FoundAndFix(std::string(status.message()));
+  return Fail(check, found, fix);
+}
+
+std::optional<Finding> CheckSocketFile(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
+  if (!S_ISSOCK(found.st_mode)) {
+    return Fail("socket", absl::StrCat(path, " is no socket"), "move it away: mv " + path + " ...");
+  }
+  if (found.st_uid != ::geteuid()) {
+    return Fail(
+        "socket",
+        absl::StrCat(path, " belongs to uid ", found.st_uid, " and you are uid ", ::geteuid()),
+        "remove it, or set another STAGELOAD_SOCKET");
+  }
+  if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return Warn("socket",
+                absl::StrCat(path, " may be used by others, were its folder open to them"),
+                "chmod 600 " + path);
+  }
+  return Well("socket", absl::StrCat(path, " is a socket for you alone"));
+}
+
+Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status& status) {
+  if (!status.ok()) {
+    return Fail("config", OneLine(std::string(status.message())),
+                absl::StrCat("put ", path, " right; no daemon starts until then"));
+  }
+  return Well("config", exists ? absl::StrCat(path, " is valid")
+                               : absl::StrCat("no ", path, ": the defaults hold"));
+}
+
+absl::StatusOr<std::vector<v1::Event>> ReadStops(const Connection& connection, absl::Time now) {
+  v1::ListHistoryRequest request;
+  request.set_since_ns(absl::ToUnixNanos(now - absl::Hours(24)));
+  request.set_page_size(1000);
+  for (const char* kind : {"stopping", "would_stop", "stuck"}) request.add_kinds(kind);
+  grpc::ClientContext context;
+  SetTimeout(context, kDoctorWaits);
+  v1::ListHistoryResponse response;
+  const grpc::Status status =
+      v1::TelemetryService::NewStub(connection.channel)->ListHistory(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status);
+  std::vector<v1::Event> stops;
+  for (const v1::Event& event : response.events()) {
+    // What a user has asked for.
+    if (!absl::StartsWith(std::string(event.text()), "CANCELLED")) stops.push_back(event);
+  }
+  std::reverse(stops.begin(), stops.end());
+  return stops;
+}
+
+Findings CheckStops(const std::vector<v1::Event>& stops, absl::Time now) {
+  Findings findings;
+  if (stops.empty()) return {Well("stops", "none in the last day")};
+  const std::size_t shown = std::min(stops.size(), kMostStops);
+  findings.push_back(
+      Well("stops", absl::StrCat(stops.size(), " in the last day",
+                                 shown < stops.size()
+                                     ? absl::StrCat(", the newest ", shown,
+                                                    " of them here; `stageloadctl history --kind "
+                                                    "stopping --since 1d` has all")
+                                     : "")));
+  for (std::size_t i = stops.size() - shown; i < stops.size(); ++i) {
+    const v1::Event& event = stops[i];
+    const std::string reason(event.text());
+    const absl::Duration ago = now - absl::FromUnixNanos(event.time_ns());
+    std::string text =
+        absl::StrCat("job ", event.job_id(), ", ", FormatSpan(std::max(ago, absl::ZeroDuration())),
+                     " ago: ", reason);
+    findings.push_back(absl::StartsWith(reason, "TIMEOUT")
+                           ? Well("stop", text)
+                           : Warn("stop", text, FixOfStop(reason, event.job_id())));
+  }
+  return findings;
+}
+
+}  // namespace stageload::ctl

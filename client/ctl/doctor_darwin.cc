@@ -1,0 +1,57 @@
+// macOS: sysctl by name.
+#include <sys/proc.h>
+#include <sys/sysctl.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/doctor_platform.h"
+
+namespace stageload::ctl {
+namespace {
+
+// Empty when there is none of this name.
+std::string Text(const char* name) {
+  char text[256] = {};
+  std::size_t size = sizeof text - 1;
+  return ::sysctlbyname(name, text, &size, nullptr, 0) == 0 ? text : "";
+}
+
+// Of 4 or 8 bytes; what the kernel writes decides.
+std::optional<std::int64_t> Number(const char* name) {
+  union {
+    std::int32_t narrow;
+    std::int64_t wide;
+  } value{};
+  value.wide = 0;
+  std::size_t size = sizeof value;
+  if (::sysctlbyname(name, &value, &size, nullptr, 0) != 0) return std::nullopt;
+  if (size == sizeof value.narrow) return value.narrow;
+  if (size == sizeof value.wide) return value.wide;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void ReadPlatform(Machine& machine) {
+  machine.platform = Platform::kMacos;
+  const std::string version = Text("kern.osproductversion");
+  if (!version.empty()) machine.name = absl::StrCat("macOS ", version);
+  machine.model = Text("hw.model");
+  machine.memory = Bytes(Number("hw.memsize").value_or(0));
+  if (const auto enabled = Number("vm.swap_enabled")) machine.swap_enabled = *enabled != 0;
+}
+
+// getrlimit(2) tells only a process's own.
+std::optional<Limits> LimitsOf(int) { return std::nullopt; }
+
+char StateOf(int pid) {
+  int name[] = {CTL_KERN, KERN_PROC, KERN_PROC_PID, pid};
+  kinfo_proc process{};
+  std::size_t size = sizeof process;
+  if (::sysctl(name, 4, &process, &size, nullptr, 0) != 0 || size == 0) return '?';
+  return process.kp_proc.p_stat == SSTOP ? 'T' : 'R';
+}
+
+}  // namespace stageload::ctl

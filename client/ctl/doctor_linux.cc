@@ -1,0 +1,92 @@
+// Linux: /proc/swaps, /etc/os-release, /proc/PID/limits and /proc/PID/stat.
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/ctl/doctor_platform.h"
+
+namespace stageload::ctl {
+namespace {
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// PRETTY_NAME of os-release(5).
+std::string SystemName() {
+  std::istringstream lines(Contents("/etc/os-release"));
+  const std::string key = "PRETTY_NAME=";
+  for (std::string line; std::getline(lines, line);) {
+    if (line.compare(0, key.size(), key) == 0) {
+      return absl::StrReplaceAll(line.substr(key.size()), {{"\"", ""}});
+    }
+  }
+  return "";
+}
+
+// Filename, Type, Size in KiB, Used, Priority; the first line is a title (proc(5)).
+std::vector<SwapArea> SwapAreas() {
+  std::istringstream lines(Contents("/proc/swaps"));
+  std::vector<SwapArea> areas;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    SwapArea area;
+    std::int64_t size = 0;
+    if (words >> area.path >> area.kind >> size) {
+      area.size = KiB(size);
+      areas.push_back(area);
+    }
+  }
+  return areas;
+}
+
+std::optional<std::uint64_t> ToNumber(const std::string& word) {
+  if (word == "unlimited") return std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t number = 0;
+  if (!absl::SimpleAtoi(word, &number)) return std::nullopt;
+  return number;
+}
+
+// "Max open files            1024                 524288               files"
+std::optional<Limit> LimitIn(const std::string& text, const std::string& name) {
+  const std::size_t begin = text.find(name);
+  if (begin == std::string::npos) return std::nullopt;
+  std::istringstream words(text.substr(begin + name.size(), 200));
+  std::string soft, hard;
+  words >> soft >> hard;
+  const auto soft_number = ToNumber(soft), hard_number = ToNumber(hard);
+  if (!soft_number || !hard_number) return std::nullopt;
+  return Limit{*soft_number, *hard_number};
+}
+
+}  // namespace
+
+void ReadPlatform(Machine& machine) {
+  machine.platform = Platform::kLinux;
+  machine.name = SystemName();
+  machine.memory = Bytes(::sysconf(_SC_PHYS_PAGES)) * machine.page.AsDouble();
+  machine.swap_areas = SwapAreas();
+}
+
+std::optional<Limits> LimitsOf(int pid) {
+  const std::string text = Contents(absl::StrCat("/proc/", pid, "/limits"));
+  if (text.empty()) return std::nullopt;
+  return Limits{LimitIn(text, "Max open files"), LimitIn(text, "Max processes")};
+}
+
+char StateOf(int pid) {
+  const std::string text = Contents(absl::StrCat("/proc/", pid, "/stat"));
+  const std::size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,16 @@
+// What each platform tells in a way of its own: doctor_linux.cc, doctor_darwin.cc.
+//
+// Threading: one thread.
+#ifndef STAGELOAD_CLIENT_CTL_DOCTOR_PLATFORM_H_
+#define STAGELOAD_CLIENT_CTL_DOCTOR_PLATFORM_H_
+
+#include "client/ctl/doctor_machine.h"
+
+namespace stageload::ctl {
+
+// Fills in platform, name, model, memory and swap.
+void ReadPlatform(Machine& machine);
+
+}  // namespace stageload::ctl
+
+#endif  // STAGELOAD_CLIENT_CTL_DOCTOR_PLATFORM_H_
