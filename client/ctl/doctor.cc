@@ -41,7 +41,6 @@ constexpr char kFooter[] =
     "Exits with 0 when nothing has failed (warnings may be there), with 1 when something has.\n"
     "It starts no daemon and changes nothing. Each line is explained in docs/doctor.md.";
 
-constexpr absl::Duration kToolTimeout = absl::Seconds(10);
 // A level may fall by tens of points between two looks, so one that differs is looked at again.
 constexpr int kLooks = 3;
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(700);
@@ -120,7 +119,7 @@ Finding Examination::CheckConfig() {
   const bool exists = ::access(paths_.config.c_str(), F_OK) == 0;
   if (!programs_.daemon.ok()) return CheckConfigFile(paths_.config, exists, absl::OkStatus());
   const std::vector<std::string> argv = {*programs_.daemon, "--check-config"};
-  const auto result = RunTool(argv, kToolTimeout);
+  const auto result = RunTool(argv, kLookWithin);
   if (!result.ok()) return CheckConfigFile(paths_.config, exists, result.status());
   if (!result->ok()) {
     return CheckConfigFile(paths_.config, exists, absl::FailedPreconditionError(result->output));
@@ -164,7 +163,7 @@ void Examination::LookAtFolders() {
 absl::StatusOr<Json> Examination::TakeProbe() const {
   if (!programs_.daemon.ok()) return programs_.daemon.status();
   const std::vector<std::string> argv = {*programs_.daemon, "--probe"};
-  const auto result = RunTool(argv, kToolTimeout);
+  const auto result = RunTool(argv, kLookWithin);
   if (!result.ok()) return result.status();
   Json probe = Json::parse(result->output, nullptr, false);
   // With 1 it has errors, which stand in what it has printed.
@@ -218,7 +217,7 @@ void Examination::LookAtDaemonsReading() {
                      absl::StrCat("it tells no reading of the machine: ",
                                   std::string(snapshot.status().message())),
                      "look into its log; `stageloadctl daemon restart` (jobs run on)");
-      if (absl::IsDeadlineExceeded(snapshot.status())) break;
+      if (!absl::IsUnavailable(snapshot.status())) break;  // else it may have none yet
     } else {
       return;  // the line about probes says why
     }

@@ -29,7 +29,6 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr absl::Duration kToolTimeout = absl::Seconds(10);
 constexpr std::size_t kMostStops = 5;
 
 // Text of a file that holds one number; nothing of anything else.
@@ -91,6 +90,14 @@ Finding Answers(const DaemonFacts& facts, absl::Time now) {
 }
 
 Finding DoesNotAnswer(const DaemonFacts& facts) {
+  if (!facts.lock_held) {
+    return Fail(
+        "daemon",
+        absl::StrCat("somebody holds ", facts.paths.socket, " open, but no daemon has ",
+                     facts.paths.lock, " and none has answered within ", FormatSpan(kDoctorWaits)),
+        "the line about the service may say why it does not start; `stageloadctl daemon "
+        "restart`");
+  }
   std::string text = absl::StrCat(Holder(facts), " takes connections at ", facts.paths.socket,
                                   " and has not answered within ", FormatSpan(kDoctorWaits));
   if (facts.lock_state == 'T') {
@@ -143,7 +150,7 @@ std::pair<std::string, std::string> FoundAndFix(const std::string& message) {
 std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, {{"\n", "; "}}); }
 
 absl::StatusOr<std::string> VersionOf(const std::string& program) {
-  const auto result = RunTool({program, "--version"}, kToolTimeout);
+  const auto result = RunTool({program, "--version"}, kLookWithin);
   if (!result.ok()) return result.status();
   if (!result->ok()) {
     return absl::FailedPreconditionError(ToolFailure({program, "--version"}, *result));
@@ -255,7 +262,8 @@ Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& pro
 }
 
 Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status) {
-  if (status.ok()) return Well(check, absl::StrCat(path, " is yours alone, and so is its way"));
+  if (status.ok())
+    return Well(check, absl::StrCat(path, " is yours alone, and nobody else can replace it"));
   if (absl::IsNotFound(status)) {
     return Well(check, absl::StrCat(path, " is not there yet; the daemon makes it"));
   }

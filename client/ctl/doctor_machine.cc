@@ -160,9 +160,7 @@ Finding CheckSwap(const Machine& machine, std::optional<Bytes> used, std::option
 Finding CheckSwapDisk(const Machine& machine, const Disk& disk) {
   constexpr char kCheck[] = "swap_disk";
   if (machine.platform == Platform::kLinux) {
-    return Well(kCheck, machine.swap_areas.empty()
-                            ? "swap takes no disk: there is none"
-                            : "swap takes no more disk than it has: its areas do not grow");
+    return Well(kCheck, "swap does not grow here, and takes no more disk than it has");
   }
   if (!disk.read.ok()) return Warn(kCheck, std::string(disk.read.message()), kTellUs);
   if (disk.free < kTooLittleForSwap) {

@@ -82,7 +82,7 @@ class Launchd : public Supervisor {
 };
 
 absl::StatusOr<Supervised> Launchd::LookIn(const std::string& domain) {
-  const auto result = RunTool({"launchctl", "print", Target(domain)});
+  const auto result = RunTool({"launchctl", "print", Target(domain)}, kLookWithin);
   if (!result.ok()) return result.status();
   if (!result->ok()) return Supervised{};
   Supervised found{true, domain, 0, Field(result->output, "state")};

@@ -120,7 +120,7 @@ class Systemd : public Supervisor {
       arguments.insert(arguments.end(), {"-p", property});
     }
     const Argv argv = Systemctl(arguments);
-    const auto result = RunTool(argv);
+    const auto result = RunTool(argv, kLookWithin);
     if (!result.ok()) return result.status();
     if (result->ok()) return result->output;
     return absl::FailedPreconditionError(

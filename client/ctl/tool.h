@@ -12,6 +12,9 @@
 
 namespace stageload::ctl {
 
+// For one that only tells something.
+inline constexpr absl::Duration kLookWithin = absl::Seconds(10);
+
 struct ToolResult {
   int exit_code = 0;   // 128+n when signal n ended it
   std::string output;  // stdout and stderr as they came, without blanks around
