@@ -7,8 +7,8 @@
 #   --quick      leaves out the tests that are not linked whole, and for Intel the programs, too
 #   --self-test  afterwards, puts mistakes in to see that it would fail
 #
-# It installs a cross compiler and the source of Abseil into build/macos, from PyPI by pip and from
-# Debian's or Ubuntu's own source package by apt-get.
+# It installs a cross compiler and the source of Abseil into build/macos, by pip and by apt-get,
+# the latter from Debian's or Ubuntu's own source package.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -91,11 +91,13 @@ TEST(HeldChild, TellsWhyItsCommandCannotRun) {
   absl::StatusOr<HeldChild> missing = HeldChild::Fork({folder.path() + "/none"});
   ASSERT_TRUE(missing.ok()) << missing.status();
   EXPECT_EQ(missing->LetGo(), ENOENT);
-  EXPECT_EQ(WEXITSTATUS(Await(missing->pid())), 127);
+  int status = Await(missing->pid());  // macOS's macros take an address
+  EXPECT_EQ(WEXITSTATUS(status), 127);
   absl::StatusOr<HeldChild> forbidden = HeldChild::Fork({folder.path()});
   ASSERT_TRUE(forbidden.ok()) << forbidden.status();
   EXPECT_EQ(forbidden->LetGo(), EACCES);
-  EXPECT_EQ(WEXITSTATUS(Await(forbidden->pid())), 126);
+  status = Await(forbidden->pid());
+  EXPECT_EQ(WEXITSTATUS(status), 126);
 }
 
 }  // namespace
