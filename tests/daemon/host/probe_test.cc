@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <functional>
 #include <string>
 
 namespace stageload::host {
@@ -29,6 +30,9 @@ class PoorHost : public Host {
   }
   Instant Clock() override { return {absl::Seconds(1), absl::Seconds(3), absl::FromUnixNanos(7)}; }
   const std::string& BootId() override { return boot_; }
+  absl::Status OnPressure(std::function<void()>, const WaitForUrgent&) override {
+    return absl::UnimplementedError("no hints");
+  }
 
   core::HostSample sample;
 
