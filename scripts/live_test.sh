@@ -115,18 +115,14 @@ check_host() { # check_host JSON
   fi
 }
 step=probe
-if "$bin/stageloadd" --help | grep -q -- --probe; then
-  probe=$("$bin/stageloadd" --probe) || fail "stageloadd --probe exits with $?: $probe"
-  expect "$probe" 'has("errors") | not' "something could not be read"
-  check_host "$(jq .host <<<"$probe")"
-  expect "$probe" '.processes > 1' "there are no processes"
-  expect "$probe" '.self.footprint_bytes > 0 and (.self.command_line | endswith("--probe"))' \
-    "it cannot read itself"
-  expect "$probe" '.clock.continuous_ns >= .clock.awake_ns and .boot_id != ""' "the clocks are not plausible"
-  ok "$(jq -r '"level \(.host.level_percent) %, \(.processes) processes"' <<<"$probe")"
-else
-  left_out "this stageloadd has no --probe"
-fi
+probe=$("$bin/stageloadd" --probe) || fail "stageloadd --probe exits with $?: $probe"
+expect "$probe" 'has("errors") | not' "something could not be read"
+check_host "$(jq .host <<<"$probe")"
+expect "$probe" '.processes > 1' "there are no processes"
+expect "$probe" '.self.footprint_bytes > 0 and (.self.command_line | endswith("--probe"))' \
+  "it cannot read itself"
+expect "$probe" '.clock.continuous_ns >= .clock.awake_ns and .boot_id != ""' "the clocks are not plausible"
+ok "$(jq -r '"level \(.host.level_percent | floor) %, \(.processes) processes"' <<<"$probe")"
 
 step=daemon
 "$ctl" daemon start >/dev/null || fail "no daemon starts"
@@ -215,16 +211,12 @@ ok "a job goes on under the next daemon, and its exit code is known"
 
 # --- doctor ----------------------------------------------------------------------------------------------
 step=doctor
-if "$ctl" --help | grep -q '^  doctor '; then
-  code=0
-  doctor=$("$ctl" doctor --json) || code=$?
-  expect "$doctor" '[.. | objects | select(has("verdict")).verdict] | length > 5' "there is nothing of it"
-  [ "$code" -eq 0 ] || fail "it finds what has failed, exit code $code:
+code=0
+doctor=$("$ctl" doctor --json) || code=$?
+expect "$doctor" '[.. | objects | select(has("verdict")).verdict] | length > 5' "there is nothing of it"
+[ "$code" -eq 0 ] || fail "it finds what has failed, exit code $code:
 $("$ctl" doctor || true)"
-  ok "$(jq -r '[.. | objects | select(has("verdict")).verdict] | "\(map(select(. == "ok")) | length) of \(length) checks are ok, none has failed"' <<<"$doctor")"
-else
-  left_out "this stageloadctl has no doctor"
-fi
+ok "$(jq -r '[.. | objects | select(has("verdict")).verdict] | "\(map(select(. == "ok")) | length) of \(length) checks are ok, none has failed"' <<<"$doctor")"
 "$ctl" daemon stop >/dev/null || fail "the daemon does not stop"
 
 # --- launchd or systemd ----------------------------------------------------------------------------------
@@ -254,6 +246,8 @@ else
   is_service() { "$ctl" daemon status --json | jq -e '.running and .service.installed and .daemon.started_by == "SERVICE"'; }
   eventually 20 is_service || fail "it is installed, and not run: $("$ctl" daemon status --json || true)"
   "$ctl" daemon install | grep -q already || fail "installing it again is not told as needless"
+  doctor=$("$ctl" doctor) || fail "doctor finds what has failed with the service:
+$doctor"
   rm -f "$home/go"
   id=$("$ctl" submit --wait-free 0 --kill-free 0 -- sh -c 'while [ ! -e "$1" ]; do sleep 0.1; done; exit 6' sh "$home/go")
   eventually 10 is_in_state "$id" RUNNING || fail "a job under the service is $(state_of "$id")"
