@@ -27,6 +27,7 @@
 #include "base/disk_error.h"
 #include "base/own_program.h"
 #include "base/paths.h"
+#include "base/signal_pipe.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -59,8 +60,7 @@ struct Options {
   rpc::StartedBy started_by = rpc::StartedBy::kUser;
 };
 
-// The signals that end the daemon are taken by main() alone. Blocked before the first thread, so
-// that every thread, gRPC's too, inherits the mask.
+// That end the daemon. Blocked until it is ready for them.
 sigset_t EndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -150,15 +150,18 @@ class Daemon {
  public:
   // Takes `passed` over, a socket that launchd or systemd has opened, if there is one.
   absl::Status Start(const Paths& paths, const Options& options, std::optional<int> passed);
-  // Whether a daemon that is kept running waits for our home.
-  bool NextWaits() const { return socket_->NextWaits(); }
+  // Blocks until the daemon is to end; says why.
+  std::string Serve(const Options& options);
   // Jobs run on. Callers that wait are told; all is on disk when this returns.
   void Stop();
 
  private:
   engine::Engine::Options EngineOptions(const DaemonConfig& config, const Options& options);
   void StartThreads();
+  void TakeSignal();
 
+  SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGALRM}};
+  std::string end_;  // why it ends
   std::optional<rpc::ListeningSocket> socket_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<host::Host> host_ = host::NewLocalHost();
@@ -171,7 +174,7 @@ class Daemon {
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> exits_;
   std::unique_ptr<rpc::Server> server_;
-  std::thread hub_thread_, exits_thread_, engine_thread_;
+  std::thread hub_thread_, engine_thread_;
 };
 
 engine::Engine::Options Daemon::EngineOptions(const DaemonConfig& config, const Options& options) {
@@ -258,13 +261,35 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
         "dry run: what would be stopped or suspended is told and runs on; only what a user "
         "cancels or suspends is signalled");
   }
-  return server_->Start(*socket_);
+  return server_->Start(*socket_, {{exits_->descriptor(), [this] { exits_->Handle(); }},
+                                   {signals_.descriptor(), [this] { TakeSignal(); }}});
 }
 
 void Daemon::StartThreads() {
   hub_thread_ = std::thread([this] { hub_.Run(); });
-  exits_thread_ = std::thread([this] { exits_->Run(); });
   engine_thread_ = std::thread([this] { engine_->Run(); });
+}
+
+std::string Daemon::Serve(const Options& options) {
+  sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  if (options.started_by == rpc::StartedBy::kAutostart) {
+    const itimerval each_second{{1, 0}, {1, 0}};
+    setitimer(ITIMER_REAL, &each_second, nullptr);
+  }
+  server_->Serve();
+  return end_;
+}
+
+void Daemon::TakeSignal() {
+  const std::optional<int> signal = signals_.Take();
+  if (signal == SIGALRM) {
+    if (!socket_->NextWaits()) return;
+    end_ = "makes room for the daemon that is kept running";
+  } else {
+    end_ = absl::StrCat("ends on signal ", signal.value_or(0));
+  }
+  server_->EndServing();
 }
 
 void Daemon::Stop() {
@@ -272,29 +297,11 @@ void Daemon::Stop() {
   server_->Stop(kShutdownWithin);
   engine_thread_.join();
   hooks_.reset();
-  exits_->Stop();
-  exits_thread_.join();
-  host_.reset();  // no hint comes any more
+  host_.reset();
   hub_.Stop();
   hub_thread_.join();
   spdlog::info("stageloadd pid {} has left", getpid());
   spdlog::shutdown();
-}
-
-// Blocks until the daemon is to end; says why.
-std::string AwaitEnd(const Daemon& daemon, const sigset_t& signals, const Options& options) {
-  if (options.started_by == rpc::StartedBy::kAutostart) {
-    const itimerval each_second{{1, 0}, {1, 0}};
-    setitimer(ITIMER_REAL, &each_second, nullptr);
-  }
-  int taken = 0;
-  do {
-    sigwait(&signals, &taken);
-    if (taken == SIGALRM && daemon.NextWaits()) {
-      return "makes room for the daemon that is kept running";
-    }
-  } while (taken == SIGALRM);
-  return absl::StrCat("ends on signal ", taken);
 }
 
 int CheckConfig() {
@@ -320,7 +327,6 @@ int PrintProbe() {
 
 int Run(const Options& options) {
   sigset_t signals = EndSignals();
-  sigaddset(&signals, SIGALRM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   umask(077);
@@ -337,7 +343,7 @@ int Run(const Options& options) {
     std::_Exit(absl::IsCancelled(status) ? 0 : 1);
   }
   if (chdir("/") != 0) spdlog::warn("chdir /: {}", std::strerror(errno));
-  spdlog::info(AwaitEnd(daemon, signals, options));
+  spdlog::info(daemon.Serve(options));
   daemon.Stop();
   return 0;
 }

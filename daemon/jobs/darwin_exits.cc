@@ -47,15 +47,13 @@ absl::Status DarwinExits::Watch(const core::ProcessIdentity& identity,
   return there ? absl::OkStatus() : gone;
 }
 
-void DarwinExits::Run() {
-  while (!stopped_) {
-    const std::vector<std::uint64_t> tokens = kernel_.Next();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      for (const std::uint64_t token : tokens) Ended(token);
-    }
-    Tell();
+void DarwinExits::Handle() {
+  const std::vector<std::uint64_t> tokens = kernel_.Next();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::uint64_t token : tokens) Ended(token);
   }
+  Tell();
 }
 
 void DarwinExits::Ended(std::uint64_t token) {
@@ -73,15 +71,9 @@ void DarwinExits::Tell() {
     ended.swap(ended_);
   }
   for (const Watched& watched : ended) {
-    if (stopped_) return;
     ReapIfOurs(kernel_, watched.identity);
     if (watched.tell) on_exit_(watched.identity);
   }
-}
-
-void DarwinExits::Stop() {
-  stopped_ = true;
-  kernel_.Wake();
 }
 
 }  // namespace stageload::jobs

@@ -1,11 +1,10 @@
 // Which processes are watched until they end, on macOS: exit_watcher.h says how that looks from
 // outside.
 //
-// Threading: Watch() and Stop() from any thread; the callback comes from the thread in Run().
+// Threading: Watch() from any thread; the callback comes from the thread in Handle().
 #ifndef STAGELOAD_DAEMON_JOBS_DARWIN_EXITS_H_
 #define STAGELOAD_DAEMON_JOBS_DARWIN_EXITS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -24,8 +23,7 @@ class DarwinExits {
   DarwinExits(DarwinKernel& kernel, ExitWatcher::OnExit on_exit);
 
   absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
-  void Run();
-  void Stop();
+  void Handle();
 
  private:
   struct Watched {
@@ -39,7 +37,6 @@ class DarwinExits {
 
   DarwinKernel& kernel_;
   const ExitWatcher::OnExit on_exit_;
-  std::atomic<bool> stopped_ = false;
 
   std::mutex mutex_;  // guards what follows; not held during a callback
   std::uint64_t next_token_ = 1;

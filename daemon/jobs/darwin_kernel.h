@@ -39,8 +39,10 @@ class DarwinKernel {
   // zombie already.
   virtual int Attach(std::int32_t pid, std::uint64_t token) = 0;
   virtual void Detach(std::int32_t pid) = 0;
-  // Blocks for ends, or for Wake(), after which there may be none. Of one thread.
+  // Of those that have ended since; does not wait. Of one thread.
   virtual std::vector<std::uint64_t> Next() = 0;
+  // Has input while there is something for Next(), and from Wake() to the next Next().
+  virtual int descriptor() const = 0;
   virtual void Wake() = 0;
 };
 

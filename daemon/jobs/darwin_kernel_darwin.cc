@@ -104,16 +104,19 @@ class SystemKernel final : public DarwinKernel {
   }
 
   std::vector<std::uint64_t> Next() override {
+    constexpr timespec kNow{};
     std::array<struct kevent64_s, 64> events;
     const int count = ::kevent64(queue_.get(), nullptr, 0, events.data(),
-                                 static_cast<int>(events.size()), 0, nullptr);
+                                 static_cast<int>(events.size()), 0, &kNow);
     std::vector<std::uint64_t> tokens;
     for (int i = 0; i < count; ++i) {
       const struct kevent64_s& event = events[static_cast<std::size_t>(i)];
       if (event.filter == EVFILT_PROC) tokens.push_back(event.udata);
     }
-    return tokens;
+    return tokens;  // what is left keeps the descriptor's input
   }
+
+  int descriptor() const override { return queue_.get(); }
 
   void Wake() override {
     struct kevent64_s change {};

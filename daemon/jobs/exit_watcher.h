@@ -1,7 +1,7 @@
-// Tells when a process ends, whether it is our child or not; and lends its thread to whom a
-// descriptor tells something else.
+// Tells when a process ends, whether it is our child or not; and waits along for what a descriptor
+// has to tell of another kind.
 //
-// Threading: Watch() and Stop() from any thread; the callback comes from the thread in Run().
+// Threading: Watch() from any thread; callbacks come from the thread in Handle(), which is one.
 #ifndef STAGELOAD_DAEMON_JOBS_EXIT_WATCHER_H_
 #define STAGELOAD_DAEMON_JOBS_EXIT_WATCHER_H_
 
@@ -27,12 +27,14 @@ class ExitWatcher {
   // be no callback then (and if it was our child it has been reaped).
   absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
 
-  // Calls `on_urgent` from Run() whenever poll(2) would begin to say POLLPRI of `descriptor`, which
-  // stays the caller's. For what would else need a thread of its own to wait.
+  // Calls `on_urgent` from Handle() whenever poll(2) would begin to say POLLPRI of `descriptor`,
+  // which stays the caller's. For what would else need a thread of its own to wait.
   absl::Status WatchUrgent(int descriptor, std::function<void()> on_urgent);
 
-  void Run();   // until Stop()
-  void Stop();  // Run() returns soon; no callback after that
+  // Has input when there is something for Handle(). It is the watcher's.
+  int descriptor() const;
+  // Calls back for all that has happened since; does not wait.
+  void Handle();
 
  private:
   class Impl;

@@ -16,6 +16,7 @@ class ExitWatcher::Impl {
   Impl(std::unique_ptr<DarwinKernel> kernel, OnExit on_exit)
       : kernel_(std::move(kernel)), exits_(*kernel_, std::move(on_exit)) {}
   DarwinExits& exits() { return exits_; }
+  int descriptor() const { return kernel_->descriptor(); }
 
  private:
   const std::unique_ptr<DarwinKernel> kernel_;
@@ -44,7 +45,7 @@ absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
 absl::Status ExitWatcher::WatchUrgent(int, std::function<void()>) {
   return absl::UnimplementedError("no part of stageloadd waits for a descriptor on macOS");
 }
-void ExitWatcher::Run() { impl_->exits().Run(); }
-void ExitWatcher::Stop() { impl_->exits().Stop(); }
+int ExitWatcher::descriptor() const { return impl_->descriptor(); }
+void ExitWatcher::Handle() { impl_->exits().Handle(); }
 
 }  // namespace stageload::jobs

@@ -1,12 +1,9 @@
 // Exits on Linux: a pidfd polls readable once all threads of its process are gone (pidfd_open(2)).
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <functional>
@@ -24,8 +21,6 @@
 namespace stageload::jobs {
 namespace {
 
-constexpr std::uint64_t kStopToken = 0;
-
 // Only this very process, and only when it is a child of ours that has ended: ECHILD for others.
 // waitid(P_PIDFD) needs Linux 5.4.
 void Reap(int handle) {
@@ -39,13 +34,12 @@ void Reap(int handle) {
 
 class ExitWatcher::Impl {
  public:
-  Impl(OnExit on_exit, Descriptor epoll, Descriptor wake)
-      : on_exit_(std::move(on_exit)), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  Impl(OnExit on_exit, Descriptor epoll) : on_exit_(std::move(on_exit)), epoll_(std::move(epoll)) {}
 
   absl::Status Watch(const core::ProcessIdentity& identity, const StillThere& still_there);
   absl::Status WatchUrgent(int descriptor, std::function<void()> on_urgent);
-  void Run();
-  void Stop();
+  int descriptor() const { return epoll_.get(); }
+  void Handle();
 
  private:
   struct Watched {
@@ -60,11 +54,9 @@ class ExitWatcher::Impl {
 
   const OnExit on_exit_;
   const Descriptor epoll_;
-  const Descriptor wake_;
-  std::atomic<bool> stopped_ = false;
 
   std::mutex mutex_;  // guards what follows; not held during a callback
-  std::uint64_t next_token_ = kStopToken + 1;
+  std::uint64_t next_token_ = 0;
   std::map<std::uint64_t, Watched> watched_;
   std::set<core::ProcessIdentity> identities_;
   std::map<std::uint64_t, std::function<void()>> urgent_;
@@ -142,23 +134,16 @@ void ExitWatcher::Impl::Ended(std::uint64_t token) {
   on_exit_(identity);
 }
 
-void ExitWatcher::Impl::Run() {
+void ExitWatcher::Impl::Handle() {
   std::array<epoll_event, 64> events;
-  while (!stopped_) {
-    const int count =
-        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
-    for (int i = 0; i < count && !stopped_; ++i) {
+  int count = 0;
+  do {
+    count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
       const std::uint64_t token = events[static_cast<std::size_t>(i)].data.u64;
-      if (token != kStopToken && !CallUrgent(token)) Ended(token);
+      if (!CallUrgent(token)) Ended(token);
     }
-  }
-}
-
-void ExitWatcher::Impl::Stop() {
-  stopped_ = true;
-  const std::uint64_t one = 1;
-  // Cannot fail but for a counter at its end, and then the watcher is awake anyway.
-  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+  } while (count == static_cast<int>(events.size()));
 }
 
 ExitWatcher::ExitWatcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -166,18 +151,13 @@ ExitWatcher::~ExitWatcher() = default;
 
 absl::StatusOr<std::unique_ptr<ExitWatcher>> ExitWatcher::Create(OnExit on_exit) {
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
-  Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kStopToken;
-  if (!epoll.ok() || !wake.ok() ||
-      ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+  if (!epoll.ok()) {
     const std::string why(absl::ErrnoToStatus(errno, "make the exit watcher's epoll").message());
     return errno == EMFILE || errno == ENFILE ? absl::ResourceExhaustedError(why)
                                               : absl::InternalError(why);
   }
-  return std::unique_ptr<ExitWatcher>(new ExitWatcher(
-      std::make_unique<Impl>(std::move(on_exit), std::move(epoll), std::move(wake))));
+  return std::unique_ptr<ExitWatcher>(
+      new ExitWatcher(std::make_unique<Impl>(std::move(on_exit), std::move(epoll))));
 }
 
 absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
@@ -187,7 +167,7 @@ absl::Status ExitWatcher::Watch(const core::ProcessIdentity& identity,
 absl::Status ExitWatcher::WatchUrgent(int descriptor, std::function<void()> on_urgent) {
   return impl_->WatchUrgent(descriptor, std::move(on_urgent));
 }
-void ExitWatcher::Run() { impl_->Run(); }
-void ExitWatcher::Stop() { impl_->Stop(); }
+int ExitWatcher::descriptor() const { return impl_->descriptor(); }
+void ExitWatcher::Handle() { impl_->Handle(); }
 
 }  // namespace stageload::jobs

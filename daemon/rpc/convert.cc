@@ -16,7 +16,7 @@
 namespace stageload::rpc {
 namespace {
 
-constexpr Bytes kMaxSpec = MiB(2);     // argv and environment together
+constexpr Bytes kMaxSpec = MiB(2);  // argv and environment together
 constexpr int kMaxBusyPatterns = 32;
 constexpr int kMaxPage = 1000;
 constexpr int kDefaultPage = 100;

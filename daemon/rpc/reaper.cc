@@ -22,8 +22,7 @@ void GiveMemoryBack() {
 
 }  // namespace
 
-Reaper::Reaper(std::function<void()> on_reaped)
-    : on_reaped_(std::move(on_reaped)), thread_([this] { Run(); }) {}
+Reaper::Reaper(std::function<void()> on_reaped) : on_reaped_(std::move(on_reaped)) {}
 
 Reaper::~Reaper() { Finish(); }
 
@@ -32,6 +31,10 @@ void Reaper::Take(std::unique_ptr<Connection> connection,
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(connection), deadline});
+    if (!std::exchange(running_, true)) {
+      if (thread_.joinable()) thread_.join();  // it is as good as gone
+      thread_ = std::thread([this] { Run(); });
+    }
   }
   changed_.notify_one();
 }
@@ -58,16 +61,19 @@ void Reaper::Run() {
 }
 
 Reaper::Leaving Reaper::Next(std::size_t& reaped) {
-  const auto ready = [this] { return finishing_ || !queue_.empty(); };
   std::unique_lock lock(mutex_);
-  if (reaped >= kWave && !changed_.wait_for(lock, kQuiet, ready)) {
+  const bool quiet =
+      !changed_.wait_for(lock, kQuiet, [this] { return finishing_ || !queue_.empty(); });
+  if (quiet && reaped >= kWave) {
     lock.unlock();
     GiveMemoryBack();
     reaped = 0;
     lock.lock();
   }
-  changed_.wait(lock, ready);
-  if (queue_.empty()) return {};
+  if (queue_.empty()) {
+    running_ = false;
+    return {};
+  }
   Leaving next = std::move(queue_.front());
   queue_.pop_front();
   return next;

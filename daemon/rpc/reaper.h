@@ -1,4 +1,5 @@
-// Shuts down connections in a thread of its own, since grpc::Server::Shutdown blocks.
+// Shuts down connections in a thread of its own, since grpc::Server::Shutdown blocks; it is there
+// while there is something to do.
 //
 // Threading: Take() from any thread; Finish() and the destructor from one.
 #ifndef STAGELOAD_DAEMON_RPC_REAPER_H_
@@ -38,7 +39,8 @@ class Reaper {
   };
 
   void Run();
-  // Empty at the end. Gives freed memory back when a wave of departures has passed.
+  // Empty when nobody has left for a while, or at the end. Gives freed memory back when a wave of
+  // departures has passed.
   Leaving Next(std::size_t& reaped);
 
   const std::function<void()> on_reaped_;
@@ -46,6 +48,7 @@ class Reaper {
   std::condition_variable changed_;
   std::deque<Leaving> queue_;
   bool finishing_ = false;
+  bool running_ = false;  // the thread will look at queue_ again
   std::thread thread_;
 };
 

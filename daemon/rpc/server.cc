@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
@@ -23,7 +24,11 @@ class Server::Impl {
  public:
   explicit Impl(Parts parts) : parts_(std::move(parts)), transport_(TransportOptions()) {}
 
-  absl::Status Start(int fd) { return transport_.Start(fd); }
+  absl::Status Start(int fd, std::vector<Transport::Source> others) {
+    return transport_.Start(fd, std::move(others));
+  }
+  void Serve() { transport_.Serve(); }
+  void EndServing() { transport_.EndServing(); }
   void Stop(absl::Duration within) {
     streams_.EndAll(
         WithReason(absl::UnavailableError("the daemon is shutting down"), kShuttingDown));
@@ -49,7 +54,11 @@ class Server::Impl {
 Server::Server(Parts parts) : impl_(std::make_unique<Impl>(std::move(parts))) {}
 Server::~Server() = default;
 
-absl::Status Server::Start(const ListeningSocket& socket) { return impl_->Start(socket.fd()); }
+absl::Status Server::Start(const ListeningSocket& socket, std::vector<Transport::Source> others) {
+  return impl_->Start(socket.fd(), std::move(others));
+}
+void Server::Serve() { impl_->Serve(); }
+void Server::EndServing() { impl_->EndServing(); }
 void Server::Stop(absl::Duration within) { impl_->Stop(within); }
 
 }  // namespace stageload::rpc

@@ -1,11 +1,10 @@
-// One thread polls the listener, a pipe that wakes it, and every connection. A connection whose
-// client hung up goes to the reaper.
+// One thread waits for the listener, for a pipe that ends it, for what else is given to it, and for
+// every connection. A connection whose client hung up goes to the reaper.
 #include "daemon/rpc/transport.h"
 
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <grpcpp/resource_quota.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,11 +14,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "daemon/rpc/connection.h"
+#include "daemon/rpc/readiness.h"
 #include "daemon/rpc/reaper.h"
 
 namespace stageload::rpc {
@@ -81,26 +82,30 @@ class Transport::Impl {
     KeepGrpcUp();
     quota_.Resize(kQuotaBytes);
   }
-  ~Impl() { Stop(absl::ZeroDuration()); }
+  ~Impl();
 
-  absl::Status Start(int listening_fd);
+  absl::Status Start(int listening_fd, std::vector<Source> others);
+  void Serve();
+  void EndServing();
   void Stop(absl::Duration within);
   int connections() const { return connections_; }
   std::int64_t refused() const { return refused_; }
 
  private:
-  enum : std::size_t { kWake, kListener, kFirstConnection };
+  using Token = std::uint64_t;
+  // Then one for each of others_, then one for each connection that ever was.
+  enum : Token { kEnd, kListener, kFirstOther };
 
-  void Run();
-  void Poll();
-  // -1 for no limit, as poll() has it.
-  int PollTimeout(Clock::time_point now) const;
+  void Visit(const Readiness::Ready& ready, Clock::time_point now);
+  std::optional<absl::Duration> WaitAtMost(Clock::time_point now) const;
   void AcceptAll(Clock::time_point now);
   void AcceptOne(int fd, Clock::time_point now);
+  void AcceptAgain(Clock::time_point now);
   bool Allowed(uid_t uid) const;
-  // Whether connection `index` is done with.
-  bool Visit(std::size_t index, Clock::time_point now);
-  void Leave(std::size_t index, std::chrono::system_clock::time_point deadline);
+  // Whether connection goes on.
+  bool Speaks(Token token, Connection& connection);
+  void CutOffSilent(Clock::time_point now);
+  void Leave(Token token, std::chrono::system_clock::time_point deadline);
 
   const Options options_;
   const uid_t own_uid_ = ::geteuid();
@@ -108,97 +113,124 @@ class Transport::Impl {
   std::atomic<int> connections_ = 0;
   std::atomic<std::int64_t> refused_ = 0;
   std::optional<Reaper> reaper_;
-  int wake_[2] = {-1, -1};
-  std::thread thread_;
+  int end_[2] = {-1, -1};
 
-  // Of the accepting thread; of Stop() once that has ended.
-  std::vector<pollfd> polled_;  // the wake pipe, the listener, then one for each of open_
-  std::vector<std::unique_ptr<Connection>> open_;
+  // Of the thread in Serve(); of Stop() after that.
+  std::optional<Readiness> readiness_;
+  int listener_ = -1;
+  std::vector<Source> others_;
+  bool serving_ = true;
+  Token next_ = kFirstOther;
+  std::map<Token, std::unique_ptr<Connection>> open_;
   std::size_t silent_ = 0;  // of open_, have not spoken yet
-  Clock::time_point accept_again_{};
+  Clock::time_point look_for_silent_{};
+  std::optional<Clock::time_point> accept_again_;  // when the listener is not waited for
 };
 
-absl::Status Transport::Impl::Start(int listening_fd) {
+Transport::Impl::~Impl() {
+  Stop(absl::ZeroDuration());
+  for (const int end : end_) {
+    if (end >= 0) ::close(end);
+  }
+}
+
+absl::Status Transport::Impl::Start(int listening_fd, std::vector<Source> others) {
   if (reaper_) return absl::FailedPreconditionError("the transport was started before");
-  if (::pipe(wake_) != 0) return absl::ErrnoToStatus(errno, "make a pipe to wake the transport");
-  static_cast<void>(SetFlags(wake_[0]));
-  static_cast<void>(SetFlags(wake_[1]));
+  if (::pipe(end_) != 0) return absl::ErrnoToStatus(errno, "make a pipe to end the transport");
+  static_cast<void>(SetFlags(end_[0]));
+  static_cast<void>(SetFlags(end_[1]));
   RaiseFileLimit();
-  polled_ = {{wake_[0], POLLIN, 0}, {listening_fd, POLLIN, 0}};
-  reaper_.emplace([this] { --connections_; });
-  thread_ = std::thread([this] { Run(); });
-  return absl::OkStatus();
+  absl::StatusOr<Readiness> readiness = Readiness::Create();
+  if (!readiness.ok()) return readiness.status();
+  readiness_.emplace(*std::move(readiness));
+  listener_ = listening_fd;
+  others_ = std::move(others);
+  absl::Status added = readiness_->Add(end_[0], Readiness::Of::kInput, kEnd);
+  added.Update(readiness_->Add(listener_, Readiness::Of::kInput, kListener));
+  for (const Source& other : others_) {
+    added.Update(readiness_->Add(other.descriptor, Readiness::Of::kInput, next_++));
+  }
+  if (added.ok()) reaper_.emplace([this] { --connections_; });
+  return added;
+}
+
+void Transport::Impl::Serve() {
+  while (serving_) {
+    const std::vector<Readiness::Ready> all = readiness_->Wait(WaitAtMost(Clock::now()));
+    const Clock::time_point now = Clock::now();
+    for (const Readiness::Ready& ready : all) Visit(ready, now);
+    if (silent_ > 0 && now >= look_for_silent_) CutOffSilent(now);
+    if (accept_again_ && now >= *accept_again_) AcceptAgain(now);
+  }
+}
+
+void Transport::Impl::EndServing() {
+  static_cast<void>(!::write(end_[1], "", 1));  // a pipe that is full is as good
 }
 
 void Transport::Impl::Stop(absl::Duration within) {
-  if (!thread_.joinable()) return;
+  if (!reaper_) return;
   const auto deadline = absl::ToChronoTime(absl::Now() + within);
-  static_cast<void>(!::write(wake_[1], "", 1));  // an empty pipe takes one byte
-  thread_.join();
-  while (!open_.empty()) Leave(open_.size() - 1, deadline);
+  while (!open_.empty()) Leave(open_.begin()->first, deadline);
   reaper_->Finish();
-  ::close(wake_[0]);
-  ::close(wake_[1]);
 }
 
-void Transport::Impl::Run() {
-  while (polled_[kWake].revents == 0) Poll();
-}
-
-void Transport::Impl::Poll() {
-  const Clock::time_point before = Clock::now();
-  polled_[kListener].events = before < accept_again_ ? short{0} : short{POLLIN};
-  if (::poll(polled_.data(), static_cast<nfds_t>(polled_.size()), PollTimeout(before)) < 0) {
-    // EINTR, or a lack of memory: what revents say is from before.
-    for (pollfd& one : polled_) one.revents = 0;
-    if (errno != EINTR) std::this_thread::sleep_for(kAcceptPause);
-    return;
+void Transport::Impl::Visit(const Readiness::Ready& ready, Clock::time_point now) {
+  if (ready.token == kEnd) {
+    serving_ = false;
+  } else if (ready.token == kListener) {
+    AcceptAll(now);
+  } else if (ready.token < kFirstOther + others_.size()) {
+    others_[static_cast<std::size_t>(ready.token - kFirstOther)].on_input();
+  } else if (const auto found = open_.find(ready.token); found != open_.end()) {
+    if (ready.hung_up || !Speaks(ready.token, *found->second)) {
+      Leave(ready.token, std::chrono::system_clock::now());
+    }
   }
-  if (polled_[kWake].revents != 0) return;
-  const Clock::time_point now = Clock::now();
-  // Backwards: the last one takes the place of one that leaves.
-  for (std::size_t index = open_.size(); index-- > 0;) {
-    if (Visit(index, now)) Leave(index, std::chrono::system_clock::now());
-  }
-  if ((polled_[kListener].revents & POLLIN) != 0) AcceptAll(now);
 }
 
-int Transport::Impl::PollTimeout(Clock::time_point now) const {
-  std::optional<Clock::duration> wait;
-  if (now < accept_again_) wait = accept_again_ - now;
-  if (silent_ > 0) wait = std::min<Clock::duration>(wait.value_or(kSilenceCheck), kSilenceCheck);
-  if (!wait) return -1;
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*wait).count());
+std::optional<absl::Duration> Transport::Impl::WaitAtMost(Clock::time_point now) const {
+  std::optional<Clock::time_point> until = accept_again_;
+  if (silent_ > 0) until = std::min(until.value_or(look_for_silent_), look_for_silent_);
+  if (!until) return std::nullopt;
+  return absl::FromChrono(std::max(*until - now, Clock::duration::zero()));
 }
 
 void Transport::Impl::AcceptAll(Clock::time_point now) {
   while (true) {
-    const int fd = Accept(polled_[kListener].fd);
+    const int fd = Accept(listener_);
     if (fd >= 0) {
       AcceptOne(fd, now);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno != EINTR && errno != ECONNABORTED) {
-      // Out of descriptors or memory: the listener stays readable, so asking again at once would
+      // Out of descriptors or memory: the listener keeps its input, so asking again at once would
       // only burn the CPU.
+      readiness_->Remove(listener_);
       accept_again_ = now + kAcceptPause;
       return;
     }
   }
 }
 
+void Transport::Impl::AcceptAgain(Clock::time_point now) {
+  accept_again_.reset();
+  if (readiness_->Add(listener_, Readiness::Of::kInput, kListener).ok()) return;
+  accept_again_ = now + kAcceptPause;
+}
+
 void Transport::Impl::AcceptOne(int fd, Clock::time_point now) {
   const auto peer = PeerOf(fd);
-  if (!peer.ok() || !Allowed(peer->uid) || connections_ >= options_.max_connections) {
+  if (!peer.ok() || !Allowed(peer->uid) || connections_ >= options_.max_connections ||
+      !readiness_->Add(fd, Readiness::Of::kInput, next_).ok()) {
     ++refused_;
     ::close(fd);
     return;
   }
   ++connections_;
-  ++silent_;
-  open_.push_back(
-      std::make_unique<Connection>(fd, *peer, now + absl::ToChronoMilliseconds(options_.silence)));
-  polled_.push_back({fd, POLLIN, 0});
+  if (silent_++ == 0) look_for_silent_ = now + kSilenceCheck;
+  open_.emplace(next_++, std::make_unique<Connection>(
+                             fd, *peer, now + absl::ToChronoMilliseconds(options_.silence)));
 }
 
 bool Transport::Impl::Allowed(uid_t uid) const {
@@ -206,31 +238,40 @@ bool Transport::Impl::Allowed(uid_t uid) const {
   return uid == own_uid_ || std::find(allowed.begin(), allowed.end(), uid) != allowed.end();
 }
 
-bool Transport::Impl::Visit(std::size_t index, Clock::time_point now) {
-  Connection& connection = *open_[index];
-  pollfd& polled = polled_[kFirstConnection + index];
-  if ((polled.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return true;
-  if (connection.serving()) return false;
+bool Transport::Impl::Speaks(Token token, Connection& connection) {
   // In HTTP/2 the client speaks first (RFC 9113, 3.4); until then it costs no server.
-  if ((polled.revents & POLLIN) == 0) return now >= connection.silent_until();
-  if (!connection.Serve(options_.services(connection.peer()), quota_)) return true;
+  readiness_->Remove(connection.fd());
+  if (!connection.Serve(options_.services(connection.peer()), quota_)) return false;
   --silent_;
-  polled = {connection.fd(), 0, 0};  // POLLHUP comes unasked
-  return false;
+  return readiness_->Add(connection.fd(), Readiness::Of::kHangUp, token).ok();
 }
 
-void Transport::Impl::Leave(std::size_t index, std::chrono::system_clock::time_point deadline) {
-  if (!open_[index]->serving()) --silent_;
-  reaper_->Take(std::move(open_[index]), deadline);
-  open_[index] = std::move(open_.back());
-  open_.pop_back();
-  polled_[kFirstConnection + index] = polled_.back();
-  polled_.pop_back();
+void Transport::Impl::CutOffSilent(Clock::time_point now) {
+  look_for_silent_ = now + kSilenceCheck;
+  for (auto next = open_.begin(); next != open_.end();) {
+    const auto [token, connection] = std::pair(next->first, next->second.get());
+    ++next;
+    if (!connection->serving() && now >= connection->silent_until()) {
+      Leave(token, std::chrono::system_clock::now());
+    }
+  }
+}
+
+void Transport::Impl::Leave(Token token, std::chrono::system_clock::time_point deadline) {
+  const auto found = open_.find(token);
+  if (!found->second->serving()) --silent_;
+  readiness_->Remove(found->second->fd());
+  reaper_->Take(std::move(found->second), deadline);
+  open_.erase(found);
 }
 
 Transport::Transport(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Transport::~Transport() = default;
-absl::Status Transport::Start(int listening_fd) { return impl_->Start(listening_fd); }
+absl::Status Transport::Start(int listening_fd, std::vector<Source> others) {
+  return impl_->Start(listening_fd, std::move(others));
+}
+void Transport::Serve() { impl_->Serve(); }
+void Transport::EndServing() { impl_->EndServing(); }
 void Transport::Stop(absl::Duration within) { impl_->Stop(within); }
 int Transport::connections() const { return impl_->connections(); }
 std::int64_t Transport::refused() const { return impl_->refused(); }

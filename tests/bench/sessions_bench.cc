@@ -1,11 +1,11 @@
 // What a thousand registered sessions cost that do nothing: memory and threads of the daemon, what
 // both sides run meanwhile, and what is left when they have gone. Each is on a connection of its
-// own and has a process of its own to be watched (a sleep); the streams are all held by one client.
+// own and has a process of its own to be watched; the streams are all held by one client.
 //
 // usage: sessions_bench STAGELOADD [SECONDS [SESSIONS]]
 //        sessions_bench --register SOCKET SESSIONS      (its own child)
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,26 +70,40 @@ class Session : public grpc::ClientReadReactor<v1::RegisterResponse> {
   v1::RegisterResponse response_;
 };
 
+// Starts processes that do nothing and end with this one, however it ends.
+class Watched {
+ public:
+  Watched() {
+    if (::pipe2(ends_, O_CLOEXEC) != 0) Die("make a pipe");
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawn_file_actions_adddup2(&actions_, ends_[0], 0);
+  }
+  pid_t Start() const {
+    pid_t pid = 0;
+    char name[] = "cat";
+    char* argv[] = {name, nullptr};
+    if (::posix_spawnp(&pid, name, &actions_, nullptr, argv, environ) != 0) Die("run cat");
+    return pid;
+  }
+
+ private:
+  int ends_[2];
+  posix_spawn_file_actions_t actions_;
+};
+
 // Answers each line of stdin with how many are registered.
 int Register(const std::string& socket, int sessions) {
   AllowFiles(4000);
   std::atomic<int> registered = 0;
-  std::vector<pid_t> sleeps;
   std::vector<std::unique_ptr<Session>> all;
+  const Watched watched;
   for (int i = 0; i < sessions; ++i) {
-    pid_t pid = 0;
-    char name[] = "sleep";
-    char time[] = "600";
-    char* argv[] = {name, time, nullptr};
-    if (::posix_spawnp(&pid, name, nullptr, nullptr, argv, environ) != 0) Die("run sleep");
-    sleeps.push_back(pid);
-    all.push_back(std::make_unique<Session>(socket, pid, registered));
+    all.push_back(std::make_unique<Session>(socket, watched.Start(), registered));
   }
   for (std::string line; std::getline(std::cin, line);) {
     std::printf("%d\n", registered.load());
     std::fflush(stdout);
   }
-  for (const pid_t pid : sleeps) ::kill(pid, SIGKILL);
   std::_Exit(0);
 }
 

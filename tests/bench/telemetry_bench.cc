@@ -40,6 +40,7 @@
 #include "daemon/telemetry/hub.h"
 #include "stageload/v1/telemetry_service.grpc.pb.h"
 #include "tests/bench/measured_process.h"
+#include "tests/daemon/rpc/serving_thread.h"
 
 namespace stageload::bench {
 namespace {
@@ -282,8 +283,12 @@ class OurWay {
  public:
   OurWay() : server_(MakeParts()) {
     if (!server_.Start(socket_.get()).ok()) Die("start the server");
+    serving_.emplace(server_);
   }
-  ~OurWay() { server_.Stop(absl::Seconds(1)); }
+  ~OurWay() {
+    serving_.reset();
+    server_.Stop(absl::Seconds(1));
+  }
   const std::string& path() const { return socket_.path(); }
   void Publish(telemetry::Frame frame) {
     hub_.Publish(std::move(frame));
@@ -300,6 +305,7 @@ class OurWay {
   Socket socket_;
   telemetry::Hub hub_{rpc::EncodeFrame};
   rpc::Server server_;
+  std::optional<rpc::ServingThread<rpc::Server>> serving_;
 };
 
 // One message for all, which gRPC serialises for each subscriber.
@@ -307,8 +313,12 @@ class PlainWay {
  public:
   PlainWay() : transport_(MakeOptions()) {
     if (!transport_.Start(socket_.get().fd()).ok()) Die("start the server");
+    serving_.emplace(transport_);
   }
-  ~PlainWay() { transport_.Stop(absl::Seconds(1)); }
+  ~PlainWay() {
+    serving_.reset();
+    transport_.Stop(absl::Seconds(1));
+  }
   const std::string& path() const { return socket_.path(); }
   void Publish(telemetry::Frame frame) {
     frame.sequence = ++sequence_;
@@ -400,6 +410,7 @@ class PlainWay {
   std::vector<Stream*> streams_;
   std::int64_t sequence_ = 0;
   rpc::Transport transport_;
+  std::optional<rpc::ServingThread<rpc::Transport>> serving_;
 };
 
 // Sends at 20 frames a second, as the daemon at its fastest, and returns the CPU in us for each

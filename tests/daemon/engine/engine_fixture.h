@@ -20,6 +20,7 @@
 
 #include "daemon/engine/engine.h"
 #include "tests/daemon/host/steered_host.h"
+#include "tests/exits_thread.h"
 #include "tests/fixture.h"
 
 extern char** environ;  // declared by no header of macOS
@@ -71,14 +72,13 @@ class Life {
     engine_->SetExitWatcher(watcher_.get());
     const absl::Status restored = engine_->Restore();
     EXPECT_TRUE(restored.ok()) << restored;
-    watcher_thread_ = std::thread([this] { watcher_->Run(); });
+    watcher_thread_.emplace(*watcher_);
     engine_thread_ = std::thread([this] { engine_->Run(); });
   }
   ~Life() {
     engine_->Stop();
     engine_thread_.join();
-    watcher_->Stop();
-    watcher_thread_.join();
+    watcher_thread_.reset();
   }
 
   Engine& engine() { return *engine_; }
@@ -163,7 +163,7 @@ class Life {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> watcher_;
   std::thread engine_thread_;
-  std::thread watcher_thread_;
+  std::optional<jobs::ExitsThread> watcher_thread_;
 };
 
 class EngineTest : public testing::Test {

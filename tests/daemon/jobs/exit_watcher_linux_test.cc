@@ -1,4 +1,4 @@
-// The exit watcher's thread waits on Linux for what a descriptor has of urgency, too.
+// The exit watcher waits on Linux for what a descriptor has of urgency, too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -9,11 +9,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
 
 #include "daemon/jobs/descriptor.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/spawn.h"
+#include "tests/exits_thread.h"
 
 namespace stageload::jobs {
 namespace {
@@ -47,14 +48,9 @@ class UrgencyTest : public ::testing::Test {
  protected:
   UrgencyTest() {
     watcher_ = *ExitWatcher::Create([this](const core::ProcessIdentity&) { Count(ended_); });
-    thread_ = std::thread([this] { watcher_->Run(); });
+    thread_.emplace(*watcher_);
   }
-  ~UrgencyTest() override { Stop(); }
-
-  void Stop() {
-    watcher_->Stop();
-    if (thread_.joinable()) thread_.join();
-  }
+  void Stop() { thread_.reset(); }
   void Count(int& what) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++what;
@@ -78,11 +74,11 @@ class UrgencyTest : public ::testing::Test {
   }
 
   std::unique_ptr<ExitWatcher> watcher_;
-  std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int ended_ = 0;
   int calls_ = 0;
+  std::optional<ExitsThread> thread_;
 };
 
 TEST_F(UrgencyTest, IsToldEachTimeItComesAndNotWhileItStays) {

@@ -10,11 +10,12 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "daemon/jobs/spawn.h"
 #include "tests/daemon/jobs/fixture.h"
+#include "tests/exits_thread.h"
 
 namespace stageload::jobs {
 namespace {
@@ -48,13 +49,7 @@ class ExitWatcherTest : public ::testing::Test {
       ended_.push_back(identity);
       changed_.notify_all();
     });
-    thread_ = std::thread([this] { watcher_->Run(); });
-  }
-  ~ExitWatcherTest() override { Stop(); }
-
-  void Stop() {
-    watcher_->Stop();
-    if (thread_.joinable()) thread_.join();
+    thread_.emplace(*watcher_);
   }
   std::vector<core::ProcessIdentity> WaitFor(std::size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -63,10 +58,10 @@ class ExitWatcherTest : public ::testing::Test {
   }
 
   std::unique_ptr<ExitWatcher> watcher_;
-  std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<core::ProcessIdentity> ended_;
+  std::optional<ExitsThread> thread_;
 };
 
 TEST_F(ExitWatcherTest, TellsTheEndOfAChildAndReapsIt) {
@@ -143,15 +138,6 @@ TEST_F(ExitWatcherTest, ManyEndsAtOnceAreAllTold) {
   for (const core::ProcessIdentity& identity : identities) ::kill(-identity.pid, SIGKILL);
   EXPECT_THAT(WaitFor(100), UnorderedElementsAreArray(identities));
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
-}
-
-TEST_F(ExitWatcherTest, NothingIsToldAfterStop) {
-  const pid_t child = StartChild("sleep 600");
-  ASSERT_TRUE(watcher_->Watch(*IdentityOf(child), Exists).ok());
-  Stop();
-  ::kill(-child, SIGKILL);
-  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_THAT(ended_, ::testing::IsEmpty());
 }
 
 }  // namespace

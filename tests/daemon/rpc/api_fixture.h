@@ -15,6 +15,7 @@
 #include "daemon/rpc/server.h"
 #include "gtest/gtest.h"
 #include "stageload/v1/error.pb.h"
+#include "tests/daemon/rpc/serving_thread.h"
 #include "tests/daemon/rpc/socket_fixture.h"
 
 namespace stageload::rpc {
@@ -52,6 +53,7 @@ class Api {
     socket_.emplace(*std::move(socket));
     const absl::Status started = server_.Start(*socket_);
     EXPECT_TRUE(started.ok()) << started;
+    serving_.emplace(server_);
   }
 
   // A connection of its own each time.
@@ -62,13 +64,17 @@ class Api {
                                      arguments);
   }
   const std::string& path() const { return path_; }
-  Server& server() { return server_; }
+  void Stop(absl::Duration within) {
+    serving_.reset();
+    server_.Stop(within);
+  }
 
  private:
   TemporaryFolder folder_;
   std::string path_;
   std::optional<ListeningSocket> socket_;
-  Server server_;  // first to go
+  Server server_;
+  std::optional<ServingThread<Server>> serving_;  // first to go
 };
 
 }  // namespace stageload::rpc

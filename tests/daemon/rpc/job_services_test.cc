@@ -29,6 +29,7 @@
 #include "stageload/v1/telemetry_service.grpc.pb.h"
 #include "tests/daemon/host/steered_host.h"
 #include "tests/daemon/rpc/api_fixture.h"
+#include "tests/exits_thread.h"
 
 extern char** environ;  // declared by no header of macOS
 
@@ -77,7 +78,7 @@ class JobServicesTest : public testing::Test {
     engine_->SetExitWatcher(exits_.get());
     const absl::Status restored = engine_->Restore();
     EXPECT_TRUE(restored.ok()) << restored;
-    exits_thread_ = std::thread([this] { exits_->Run(); });
+    exits_thread_.emplace(*exits_);
     engine_thread_ = std::thread([this] { engine_->Run(); });
     api_.emplace(MakeParts());
     channel_ = api_->Connect();
@@ -128,11 +129,10 @@ class JobServicesTest : public testing::Test {
     if (!engine_thread_.joinable()) return absl::ZeroDuration();
     engine_->Stop();
     const absl::Time before = absl::Now();
-    api_->server().Stop(absl::Milliseconds(1500));
+    api_->Stop(absl::Milliseconds(1500));
     const absl::Duration took = absl::Now() - before;
     engine_thread_.join();
-    exits_->Stop();
-    exits_thread_.join();
+    exits_thread_.reset();
     return took;
   }
 
@@ -257,7 +257,8 @@ class JobServicesTest : public testing::Test {
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> exits_;
-  std::thread engine_thread_, exits_thread_;
+  std::thread engine_thread_;
+  std::optional<jobs::ExitsThread> exits_thread_;
   std::optional<Api> api_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> stub_;

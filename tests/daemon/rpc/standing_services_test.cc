@@ -55,7 +55,7 @@ TEST_F(StandingServicesTest, StopEndsAllStreamsWithAWordWithinItsTime) {
     }
   });
   const absl::Time before = absl::Now();
-  api_.server().Stop(absl::Milliseconds(1500));
+  api_.Stop(absl::Milliseconds(1500));
   EXPECT_LT(absl::Now() - before, absl::Seconds(2));
   reading.join();
   for (std::size_t i = 1; i < kStreams; ++i) {
@@ -67,7 +67,7 @@ TEST_F(StandingServicesTest, StopEndsAllStreamsWithAWordWithinItsTime) {
 TEST_F(StandingServicesTest, AStreamThatReadsIsToldThatTheDaemonShutsDown) {
   Context context;
   const Reader reader = Watch(context);
-  api_.server().Stop(absl::Milliseconds(1500));
+  api_.Stop(absl::Milliseconds(1500));
   v1::WatchTelemetryResponse response;
   EXPECT_FALSE(reader->Read(&response));
   const grpc::Status status = reader->Finish();
@@ -85,7 +85,7 @@ TEST_F(StandingServicesTest, AClientThatIsIdleDoesNotHoldUpTheEnd) {
   char first = 0;
   ASSERT_EQ(::read(client.fd(), &first, 1), 1) << "the server's greeting";
   const absl::Time before = absl::Now();
-  api_.server().Stop(absl::Seconds(20));
+  api_.Stop(absl::Seconds(20));
   EXPECT_LT(absl::Now() - before, absl::Seconds(10));
 }
 
@@ -245,7 +245,7 @@ TEST_F(StandingServicesTest, AHealthWatchStaysOpenAndEndsWithTheDaemon) {
   const auto unknown = health->Watch(&unknown_context, request);
   ASSERT_TRUE(unknown->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVICE_UNKNOWN);
-  api_.server().Stop(absl::Milliseconds(1500));
+  api_.Stop(absl::Milliseconds(1500));
   EXPECT_FALSE(known->Read(&response));
   EXPECT_EQ(known->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_FALSE(unknown->Read(&response));

@@ -38,6 +38,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
+#include "tests/daemon/rpc/serving_thread.h"
 #include "tests/daemon/rpc/socket_fixture.h"
 
 extern char** environ;
@@ -227,6 +228,11 @@ class TransportTest : public ::testing::Test {
     transport_.emplace(options_);
     const auto status = transport_->Start(socket_->fd());
     ASSERT_TRUE(status.ok()) << status;
+    serving_.emplace(*transport_);
+  }
+  void Stop(absl::Duration within) {
+    serving_.reset();
+    transport_->Stop(within);
   }
 
   Socket RawClient() { return Socket::ConnectedTo(path_); }
@@ -236,7 +242,7 @@ class TransportTest : public ::testing::Test {
   // How long Stop(within) takes.
   absl::Duration StopTakes(absl::Duration within) {
     const absl::Time before = absl::Now();
-    transport_->Stop(within);
+    Stop(within);
     return absl::Now() - before;
   }
 
@@ -246,6 +252,7 @@ class TransportTest : public ::testing::Test {
   Service::Counts counts_;
   Transport::Options options_;
   std::optional<Transport> transport_;
+  std::optional<ServingThread<Transport>> serving_;
 };
 
 TEST_F(TransportTest, EachServiceKnowsTheProcessItTalksTo) {
@@ -339,7 +346,7 @@ TEST_F(TransportTest, AnAllowedForeignUserIsServed) {
   Start();
   EXPECT_TRUE(Reach(1));
   EXPECT_EQ(transport_->refused(), 0);
-  transport_->Stop(absl::ZeroDuration());
+  Stop(absl::ZeroDuration());
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -493,6 +500,7 @@ TEST_F(TransportTest, TheEndOfTheTransportStopsIt) {
   Start();
   Client client(path_);
   ASSERT_EQ(client.PidSeen(), ::getpid());
+  serving_.reset();
   transport_.reset();
   EXPECT_EQ(counts_.alive, 0);
 }
