@@ -189,7 +189,7 @@ void Measure(const std::string& program, double seconds, int sessions) {
     Print("the daemon, which samples", serving.Since(seconds));
     Print("the client with all of them", waiting.Since(seconds));
   }
-  Sleep(5);
+  Sleep(12);  // the daemon waits 8 s until it gives memory back
   const double after = RssMiB(daemon.pid());
   std::printf("when they have gone:\n  RSS %.1f MiB, %.1f of it kept frames; %ld threads\n", after,
               KeptFramesMiB(daemon.socket()), Threads(daemon.pid()));
