@@ -34,7 +34,7 @@ class ExitsThread {
   ExitsThread& operator=(const ExitsThread&) = delete;
 
  private:
-  int end_[2];
+  int end_[2] = {-1, -1};
   std::thread thread_;
 };
 
