@@ -72,7 +72,7 @@ class Life {
     engine_->SetExitWatcher(watcher_.get());
     const absl::Status restored = engine_->Restore();
     EXPECT_TRUE(restored.ok()) << restored;
-    watcher_thread_.emplace(*watcher_);
+    watcher_thread_ = std::make_unique<jobs::ExitsThread>(*watcher_);
     engine_thread_ = std::thread([this] { engine_->Run(); });
   }
   ~Life() {
@@ -163,7 +163,7 @@ class Life {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> watcher_;
   std::thread engine_thread_;
-  std::optional<jobs::ExitsThread> watcher_thread_;
+  std::unique_ptr<jobs::ExitsThread> watcher_thread_;
 };
 
 class EngineTest : public testing::Test {

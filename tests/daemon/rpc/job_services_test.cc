@@ -78,7 +78,7 @@ class JobServicesTest : public testing::Test {
     engine_->SetExitWatcher(exits_.get());
     const absl::Status restored = engine_->Restore();
     EXPECT_TRUE(restored.ok()) << restored;
-    exits_thread_.emplace(*exits_);
+    exits_thread_ = std::make_unique<jobs::ExitsThread>(*exits_);
     engine_thread_ = std::thread([this] { engine_->Run(); });
     api_.emplace(MakeParts());
     channel_ = api_->Connect();
@@ -258,7 +258,7 @@ class JobServicesTest : public testing::Test {
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<jobs::ExitWatcher> exits_;
   std::thread engine_thread_;
-  std::optional<jobs::ExitsThread> exits_thread_;
+  std::unique_ptr<jobs::ExitsThread> exits_thread_;
   std::optional<Api> api_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> stub_;
