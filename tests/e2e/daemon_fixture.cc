@@ -176,7 +176,9 @@ bool DaemonTest::Reaches(std::int64_t id, const std::string& state) {
 std::optional<nlohmann::json> DaemonTest::BlockerOf(std::int64_t id, const std::string& kind) {
   const nlohmann::json job = Show(id);
   for (const nlohmann::json& blocker : job.value("blockers", nlohmann::json::array())) {
-    if (blocker.value("kind", "") == kind) return blocker;
+    if (blocker.value("kind", "") == kind) {
+      return std::optional<nlohmann::json>(std::in_place, blocker);
+    }
   }
   return std::nullopt;
 }
