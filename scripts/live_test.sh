@@ -193,21 +193,49 @@ is_in_state "$id" CANCELLED || fail "a cancelled job is $(state_of "$id")"
 eventually 10 is_gone "$child" || fail "a process of a cancelled job is left"
 ok "exit code, log, cancel with all descendants"
 
+# submit_held CODE: a job, $id, that runs until let_go, which waits for it, and then exits with CODE
+submit_held() {
+  rm -f "$home/go"
+  # shellcheck disable=SC2016  # expanded in the job
+  id=$("$ctl" submit --wait-free 0 --kill-free 0 -- \
+    sh -c 'while [ ! -e "$1" ]; do sleep 0.1; done; exit "$2"' sh "$home/go" "$1")
+  eventually 10 is_in_state "$id" RUNNING || fail "the job is $(state_of "$id")"
+}
+let_go() { # let_go CODE
+  touch "$home/go"
+  code=0
+  "$ctl" wait "$id" >/dev/null || code=$?
+  [ "$code" -eq "$1" ] || fail "the job exits with $1 under another daemon, wait says $code"
+}
+# another_daemon PID WHAT: it is no more that one, and the job runs on
+another_daemon() {
+  [ "$(daemon_pid)" != "$1" ] || fail "$2: it is the same daemon"
+  is_in_state "$id" RUNNING || fail "$2: the job is $(state_of "$id")"
+}
+
 # A daemon that is killed under a job finds it again.
 step=adoption
-id=$("$ctl" submit --wait-free 0 --kill-free 0 -- sh -c 'while [ ! -e "$1" ]; do sleep 0.1; done; exit 5' sh "$home/go")
-eventually 10 is_in_state "$id" RUNNING || fail "the job is $(state_of "$id")"
+submit_held 5
 first=$(daemon_pid)
 kill -KILL "$first"
 eventually 10 is_gone "$first" || fail "the daemon does not end"
 "$ctl" daemon start >/dev/null || fail "the next daemon does not start"
-[ "$(daemon_pid)" != "$first" ] || fail "it is the same daemon"
-is_in_state "$id" RUNNING || fail "after the restart the job is $(state_of "$id")"
-touch "$home/go"
-code=0
-"$ctl" wait "$id" >/dev/null || code=$?
-[ "$code" -eq 5 ] || fail "the job exits with 5 under the next daemon, wait says $code"
+another_daemon "$first" "after a crash"
+let_go 5
 ok "a job goes on under the next daemon, and its exit code is known"
+
+# Clients that have gone are seen to have.
+step=clients
+descriptors() {
+  if [ "$system" = Darwin ]; then lsof -p "$1" | wc -l; else find "/proc/$1/fd" -mindepth 1 | wc -l; fi
+}
+pid=$(daemon_pid)
+before=$(descriptors "$pid")
+for _ in $(seq 30); do "$ctl" queue >/dev/null; done
+few_are_left() { [ "$(descriptors "$pid")" -le $((before + 5)) ]; }
+eventually 20 few_are_left ||
+  fail "after 30 clients the daemon has $(descriptors "$pid") open files, and had $((before)) before"
+ok "30 have come and gone, and left nothing open"
 
 # --- doctor ----------------------------------------------------------------------------------------------
 step=doctor
@@ -248,24 +276,17 @@ else
   "$ctl" daemon install | grep -q already || fail "installing it again is not told as needless"
   doctor=$("$ctl" doctor) || fail "doctor finds what has failed with the service:
 $doctor"
-  rm -f "$home/go"
-  id=$("$ctl" submit --wait-free 0 --kill-free 0 -- sh -c 'while [ ! -e "$1" ]; do sleep 0.1; done; exit 6' sh "$home/go")
-  eventually 10 is_in_state "$id" RUNNING || fail "a job under the service is $(state_of "$id")"
+  submit_held 6
   first=$(daemon_pid)
   "$ctl" daemon restart || fail "daemon restart exits with $?"
   eventually 20 is_service || fail "after a restart it is not run: $("$ctl" daemon status --json || true)"
-  [ "$(daemon_pid)" != "$first" ] || fail "daemon restart leaves the same daemon"
-  is_in_state "$id" RUNNING || fail "after daemon restart the job is $(state_of "$id")"
+  another_daemon "$first" "after daemon restart"
   first=$(daemon_pid)
   kill -KILL "$first"
   "$ctl" --no-autostart queue >/dev/null || fail "no daemon answers after the one before was killed"
   eventually 20 is_service || fail "after a crash it is not run again: $("$ctl" daemon status --json || true)"
-  [ "$(daemon_pid)" != "$first" ] || fail "a killed daemon answers"
-  is_in_state "$id" RUNNING || fail "after the daemon's crash the job is $(state_of "$id")"
-  touch "$home/go"
-  code=0
-  "$ctl" wait "$id" >/dev/null || code=$?
-  [ "$code" -eq 6 ] || fail "the job exits with 6 over a restart and a crash, wait says $code"
+  another_daemon "$first" "after the daemon's crash"
+  let_go 6
   "$ctl" clear "$id" >/dev/null 2>&1 || fail "clear exits with $?"
   "$ctl" daemon uninstall || fail "daemon uninstall exits with $?"
   installed=no

@@ -15,18 +15,6 @@ namespace {
 
 constexpr std::size_t kNamedClients = 5;  // in a blocker's text
 
-const char* PressureName(Pressure pressure) {
-  switch (pressure) {
-    case Pressure::kNormal:
-      return "normal";
-    case Pressure::kWarn:
-      return "warn";
-    case Pressure::kCritical:
-      return "critical";
-  }
-  return "?";
-}
-
 // "job 7", "jobs 3 and 7", "jobs 1, 2, 3, 4, 5 and 12 more".
 std::string NameJobs(const std::vector<JobId>& ids) {
   if (ids.size() == 1) return absl::StrCat("job ", Value(ids[0]));
@@ -200,8 +188,8 @@ void CheckPressure(const Config& config, const Room& room, Findings& findings) {
   if (!room.host.pressure || *room.host.pressure < config.max_pressure) return;
   findings.Add(BlockerKind::kPressure, static_cast<double>(*room.host.pressure),
                static_cast<double>(config.max_pressure) - 1, [&] {
-                 return absl::StrCat("memory pressure is ", PressureName(*room.host.pressure),
-                                     ", needs less than ", PressureName(config.max_pressure));
+                 return absl::StrCat("memory pressure is ", Name(*room.host.pressure),
+                                     ", needs less than ", Name(config.max_pressure));
                });
 }
 

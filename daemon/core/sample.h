@@ -15,6 +15,7 @@
 namespace stageload::core {
 
 enum class Pressure { kNormal, kWarn, kCritical };
+const char* Name(Pressure pressure);  // "warn"
 
 // System-wide memory at one instant. Absent is "could not be read", never 0.
 struct HostSample {

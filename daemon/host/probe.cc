@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/time/time.h"
 #include "base/version.h"
 
@@ -17,18 +18,6 @@ void Put(Json& json, const char* name, const std::optional<Bytes>& bytes) {
   if (bytes) json[name] = bytes->count();
 }
 
-const char* Word(core::Pressure pressure) {
-  switch (pressure) {
-    case core::Pressure::kNormal:
-      return "NORMAL";
-    case core::Pressure::kWarn:
-      return "WARN";
-    case core::Pressure::kCritical:
-      return "CRITICAL";
-  }
-  return "";
-}
-
 Json ToJson(const core::HostSample& sample) {
   Json json = Json::object();
   if (sample.level) json["level_percent"] = sample.level->value;
@@ -36,7 +25,7 @@ Json ToJson(const core::HostSample& sample) {
   Put(json, "available_bytes", sample.available);
   Put(json, "swap_used_bytes", sample.swap_used);
   Put(json, "swap_total_bytes", sample.swap_total);
-  if (sample.pressure) json["pressure"] = Word(*sample.pressure);
+  if (sample.pressure) json["pressure"] = absl::AsciiStrToUpper(core::Name(*sample.pressure));
   Put(json, "pageable_internal_bytes", sample.pageable_internal);
   Put(json, "compressed_bytes", sample.compressed);
   Put(json, "wired_bytes", sample.wired);
