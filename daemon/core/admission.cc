@@ -154,7 +154,7 @@ void CheckUnsettled(const Room& room, absl::Duration now, Findings& findings) {
 // on, nor for the client's own start to settle.
 void CheckSettling(const Demand& demand, const Config& config, const Room& room, absl::Duration now,
                    Findings& findings) {
-  if (!room.settling || demand.lease_of == room.settling->id) return;
+  if (!room.settling || demand.part_of == room.settling->id) return;
   const absl::Duration since = now - room.settling->since;
   if (since >= config.settle) return;
   findings.Add(
@@ -168,7 +168,7 @@ void CheckSettling(const Demand& demand, const Config& config, const Room& room,
 }
 
 void CheckDraining(const Demand& demand, const Room& room, Findings& findings) {
-  if (!room.draining || demand.lease_of) return;
+  if (!room.draining || demand.part_of) return;
   findings.Add(BlockerKind::kDraining, 1, 0,
                [] { return "the daemon was told to start nothing more (drain)"; });
 }
@@ -196,14 +196,16 @@ void CheckPressure(const Config& config, const Room& room, Findings& findings) {
 void CheckSwapLimit(const Demand& demand, const Room& room, Findings& findings) {
   if (!demand.swap_limit) return;
   if (!room.host.swap_used) return findings.AddUnreadable("swap used");
-  const Bytes sum = *room.host.swap_used + room.unspent_swap + demand.swap_budget;
+  const Bytes unspent = room.unspent_swap - demand.unspent_around;
+  const Bytes sum = *room.host.swap_used + unspent + demand.swap_budget;
   if (sum <= *demand.swap_limit) return;
   findings.Add(BlockerKind::kSwapLimit, sum.AsDouble(), demand.swap_limit->AsDouble(), [&] {
     std::string text = absl::StrCat(FormatBytes(*room.host.swap_used), " of swap used");
-    const auto ids = WhoHas(room, [](const Reservation& r) { return r.unspent_swap; });
-    if (!ids.empty()) {
-      absl::StrAppend(&text, " + ", FormatBytes(room.unspent_swap), " unspent budget of ",
-                      NameJobs(ids));
+    const auto ids = WhoHas(room, [&](const Reservation& r) {
+      return r.id == demand.part_of ? Bytes(0) : r.unspent_swap;
+    });
+    if (unspent > Bytes(0)) {
+      absl::StrAppend(&text, " + ", FormatBytes(unspent), " unspent budget of ", NameJobs(ids));
     }
     absl::StrAppend(&text, " + ", FormatBytes(demand.swap_budget), " budget = ", FormatBytes(sum),
                     ", limit is ", FormatBytes(*demand.swap_limit));
@@ -277,7 +279,12 @@ absl::Status NeverFits(const char* field, const std::string& text) {
 }  // namespace
 
 Demand DemandOf(const Policy& policy) {
-  return {policy.wait_free, policy.swap_budget, policy.swap_limit, policy.memory, std::nullopt};
+  Demand demand;
+  demand.wait_free = policy.wait_free;
+  demand.swap_budget = policy.swap_budget;
+  demand.swap_limit = policy.swap_limit;
+  demand.memory = policy.memory;
+  return demand;
 }
 
 Bytes Reservation::Outstanding() const {

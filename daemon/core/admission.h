@@ -26,18 +26,21 @@ struct Demand {
   Percent wait_free;
   Bytes swap_budget;  // 0 for a lease: its client's is promised already
   std::optional<Bytes> swap_limit;
-  std::optional<Bytes> memory;    // declared; absent is unknown
-  std::optional<JobId> lease_of;  // a lease: the client that runs already and wants to go on
+  std::optional<Bytes> memory;  // declared; absent is unknown
+  // A lease, or a guard inside another client: who runs already and wants to go on.
+  std::optional<JobId> part_of;
+  Bytes unspent_around;  // the part of Room::unspent_swap that is its own
 };
 Demand DemandOf(const Policy& policy);
 
 // What one active client may still take.
 struct Reservation {
   JobId id{};
-  std::optional<Bytes> declared;   // counts against the pool
-  std::optional<Bytes> expected;   // what it may come to hold; for most, what it declared
-  std::optional<Bytes> footprint;  // at the newest sample; absent counts as nothing held
-  Bytes unspent_swap;              // of its swap budget
+  std::optional<Bytes> declared;  // counts against the pool
+  std::optional<Bytes> expected;  // what it may come to hold; for most, what it declared
+  // At the newest sample, with what is inside it; absent counts as nothing held.
+  std::optional<Bytes> footprint;
+  Bytes unspent_swap;  // of its swap budget
 
   // Expected and not held yet.
   Bytes Outstanding() const;

@@ -50,7 +50,8 @@ struct Submit {
   bool held = false;
   // Of a guard: the process that is held back; of a session: the one that registered.
   std::optional<ProcessIdentity> root;
-  std::string boot_id;  // likewise
+  std::string boot_id;          // likewise
+  std::optional<JobId> inside;  // of a guard: the active client in whose tree it is
 };
 
 // A row that was stored before this daemon started. All come before any other event, by id.
@@ -77,6 +78,7 @@ struct Started {
   JobId id{};
   ProcessIdentity root;
   std::string boot_id;
+  std::optional<JobId> inside = {};  // of a guard that was restored: as in Submit
 };
 // No process came of a Start.
 struct StartFailed {

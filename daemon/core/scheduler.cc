@@ -164,6 +164,11 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
   record.submit_time = now.wall;
   record.root = event.root;
   record.boot_id = event.boot_id;
+  Nest(record.id, event.inside);
+  // It is in the group of what is around it already, and must not wait for that.
+  for (auto outer = nesting_.Around(record.id); outer; outer = nesting_.Around(*outer)) {
+    if (clients_.at(*outer).record.group == record.group) record.group.clear();
+  }
   if (event.kind == JobKind::kSession) MarkStarted(now, record);
   effects.emplace_back(Save{record, true});
   effects.emplace_back(Accepted{event.token, record.id});
@@ -174,6 +179,13 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
     return NoticeCompany(effects);
   }
   AddPending(now, std::move(record), std::nullopt, event.ended_parents, effects);
+}
+
+void Scheduler::Nest(JobId id, std::optional<JobId> inside) {
+  if (inside && Active(*inside) != nullptr && *inside != id && !nesting_.Around(id)) {
+    nesting_.Add(id, *inside);
+    room_.reset();
+  }
 }
 
 // Puts it into the queue, or ends it when a job that it was to start after has failed.
@@ -284,6 +296,7 @@ void Scheduler::RestoreClient(const Instant& now, JobRecord record) {
 }
 
 void Scheduler::On(const Instant& now, const Started& event, Effects& effects) {
+  if (Find(event.id) != nullptr) Nest(event.id, event.inside);
   Client* const found = Active(event.id);
   if (found == nullptr) return;
   Client& client = *found;
@@ -524,6 +537,7 @@ void Scheduler::Requeue(const Instant& now, JobRecord record, Effects& effects) 
 void Scheduler::On(const Instant& now, const NotSaved& event, Effects& effects) {
   if (IsPending(event.id)) queue_.Take(event.id);
   if (Active(event.id) != nullptr) RemoveClient(now, event.id, effects);
+  nesting_.Remove(event.id);
   failed_parents_.emplace_back(event.id, JobState::kCancelled);
 }
 
@@ -709,6 +723,7 @@ Scheduler::Client Scheduler::RemoveClient(const Instant&, JobId id, Effects& eff
   if (settling_ && settling_->id == id) settling_.reset();
   DenyWanted(client, effects);
   for (const LeaseId lease : client.leases) leases_.erase(lease);
+  nesting_.Remove(id);
   room_.reset();
   return client;
 }
@@ -717,6 +732,7 @@ void Scheduler::EndPending(const Instant& now, JobId id, JobState state, Reason 
                            std::string text, Effects& effects) {
   queue_.CountWait(now, id, {});
   JobRecord record = queue_.Take(id).record;
+  nesting_.Remove(id);
   record.state = state;
   record.reason = reason;
   record.reason_text = std::move(text);

@@ -32,6 +32,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
+#include "daemon/core/nesting.h"
 #include "daemon/core/policy.h"
 #include "daemon/core/process.h"
 #include "daemon/core/profile.h"
@@ -174,6 +175,7 @@ class Scheduler {
   void On(const Instant& now, const Tick& event, Effects& effects);
 
   Client* Active(JobId id);  // null when it is not
+  void Nest(JobId id, std::optional<JobId> inside);
 
   // Entering (scheduler.cc).
   absl::Status CheckSubmit(const Submit& event) const;
@@ -194,11 +196,15 @@ class Scheduler {
   // Admission (scheduler_admission.cc).
   void Admit(const Instant& now, Effects& effects);
   bool AdmitNext(const Instant& now, Effects& effects);
-  void AdmitStart(const Instant& now, JobId id, Effects& effects);
+  bool AdmitInner(const Instant& now, const std::vector<LeaseId>& passed, Effects& effects);
+  void AdmitStart(const Instant& now, JobId id, bool forced, Effects& effects);
   void Grant(const Instant& now, LeaseId id, bool forced, Effects& effects);
   void TakeAsLoaded(Client& client);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
+  bool ForceInner(const Instant& now, Effects& effects);
+  std::vector<JobId> WaitingInside() const;
+  bool WaitsForInner(JobId id) const;
   bool WaitsWithAll(const Client& client) const;
   bool GiveUpWaiting(const Instant& now, Effects& effects);
   void DropLease(LeaseId id);
@@ -207,7 +213,11 @@ class Scheduler {
   Demand DemandOfStart(const JobRecord& record) const;
   Demand DemandOfLease(const Lease& lease) const;
   Bytes LeasedBy(const Client& client) const;
-  std::optional<Bytes> DeclaredWith(const Client& client, Bytes leased) const;
+  std::optional<Bytes> DeclaredWith(const Client& client, Bytes within) const;
+  std::optional<Bytes> DeclaredWithAll(const Client& client, Bytes more) const;
+  Bytes MoreThanDeclared(const Client& client, Bytes more) const;
+  Bytes FootprintInside(JobId id) const;
+  Reservation ReservationOf(const Client& client) const;
   std::optional<Bytes> DeclaredBy(const JobRecord& record) const;
   void Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
               Effects& effects);
@@ -247,6 +257,7 @@ class Scheduler {
   Config config_;
   JobId next_id_;
   RequestQueue queue_;
+  Nesting nesting_;  // pending or active guards inside active clients
   std::map<JobId, Client> clients_;
   ChargeLedger ledger_;
   Profiles profiles_;

@@ -37,13 +37,44 @@ const Room& Scheduler::room() const {
   room.swap_growth = swap_window_.growth();
   room.draining = draining_;
   for (const auto& [id, client] : clients_) {
-    const Policy& policy = client.record.policy;
-    const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge - client.record.forgiven);
-    room.active.push_back({id, DeclaredWith(client, LeasedBy(client)), client.expected,
-                           client.usage.footprint, std::max(Bytes(0), policy.swap_budget - spent)});
+    room.active.push_back(ReservationOf(client));
   }
   room.SumUp();
   return room_.emplace(std::move(room));
+}
+
+// What is inside another is a part of its reservation, but for the swap that each may add.
+Reservation Scheduler::ReservationOf(const Client& client) const {
+  const JobId id = client.record.id;
+  Reservation reservation;
+  reservation.id = id;
+  const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge - client.record.forgiven);
+  reservation.unspent_swap = std::max(Bytes(0), client.record.policy.swap_budget - spent);
+  if (nesting_.Around(id)) return reservation;
+  reservation.declared = DeclaredWithAll(client, Bytes(0));
+  reservation.expected = client.expected;
+  reservation.footprint = client.usage.footprint;
+  if (nesting_.Inside(id).empty()) return reservation;
+  const Bytes alone = DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
+  const Bytes beyond = reservation.declared.value_or(Bytes(0)) - alone;
+  if (beyond > Bytes(0)) {
+    // What it holds itself without having declared it is no part of what is inside it.
+    if (!client.expected) reservation.footprint = Bytes(0);
+    reservation.expected = client.expected.value_or(Bytes(0)) + beyond;
+  }
+  reservation.footprint = reservation.footprint.value_or(Bytes(0)) + FootprintInside(id);
+  return reservation;
+}
+
+Bytes Scheduler::FootprintInside(JobId id) const {
+  Bytes footprint;
+  for (const JobId inner : nesting_.Inside(id)) {
+    const auto found = clients_.find(inner);
+    if (found == clients_.end()) continue;
+    footprint += std::max(Bytes(0), found->second.usage.footprint.value_or(Bytes(0)));
+    footprint += FootprintInside(inner);
+  }
+  return footprint;
 }
 
 std::optional<Bytes> Scheduler::DeclaredBy(const JobRecord& record) const {
@@ -59,6 +90,17 @@ std::optional<Bytes> Scheduler::DeclaredBy(const JobRecord& record) const {
 Demand Scheduler::DemandOfStart(const JobRecord& record) const {
   Demand demand = DemandOf(record.policy);
   demand.memory = DeclaredBy(record);
+  const std::optional<JobId> around = nesting_.Around(record.id);
+  if (!around) return demand;
+  demand.part_of = around;
+  if (settling_ && nesting_.IsInside(record.id, settling_->id)) demand.part_of = settling_->id;
+  if (demand.memory) {
+    const Bytes more = MoreThanDeclared(clients_.at(*around), *demand.memory);
+    demand.memory = more > Bytes(0) ? std::optional(more) : std::nullopt;
+  }
+  for (std::optional<JobId> outer = around; outer; outer = nesting_.Around(*outer)) {
+    demand.unspent_around += ReservationOf(clients_.at(*outer)).unspent_swap;
+  }
   return demand;
 }
 
@@ -68,25 +110,42 @@ Bytes Scheduler::LeasedBy(const Client& client) const {
   return leased;
 }
 
-// A session declares what it holds besides its leases; a job or guarded command its peak, leases
-// and all.
-std::optional<Bytes> Scheduler::DeclaredWith(const Client& client, Bytes leased) const {
+// A session declares what it holds besides its leases; a job or guarded command its peak, with its
+// leases and all that is within it.
+std::optional<Bytes> Scheduler::DeclaredWith(const Client& client, Bytes within) const {
   const std::optional<Bytes> memory = client.record.policy.memory;
-  if (leased == Bytes(0)) return memory;
+  if (within == Bytes(0)) return memory;
   const Bytes own = memory.value_or(Bytes(0));
-  return client.record.kind == JobKind::kSession ? own + leased : std::max(own, leased);
+  return client.record.kind == JobKind::kSession ? own + within : std::max(own, within);
+}
+
+// With its leases, what is inside it, and `more`.
+std::optional<Bytes> Scheduler::DeclaredWithAll(const Client& client, Bytes more) const {
+  Bytes within = LeasedBy(client) + more;
+  for (const JobId inner : nesting_.Inside(client.record.id)) {
+    const auto found = clients_.find(inner);
+    if (found == clients_.end()) continue;  // it waits
+    within += DeclaredWithAll(found->second, Bytes(0)).value_or(Bytes(0));
+  }
+  return DeclaredWith(client, within);
+}
+
+// What of `more` is within neither its own declaration nor that of a client around it.
+Bytes Scheduler::MoreThanDeclared(const Client& client, Bytes more) const {
+  const Bytes added = DeclaredWithAll(client, more).value_or(Bytes(0)) -
+                      DeclaredWithAll(client, Bytes(0)).value_or(Bytes(0));
+  const std::optional<JobId> around = nesting_.Around(client.record.id);
+  return around && added > Bytes(0) ? MoreThanDeclared(clients_.at(*around), added) : added;
 }
 
 Demand Scheduler::DemandOfLease(const Lease& lease) const {
   const Client& client = clients_.at(lease.client);
   Demand demand = DemandOf(client.record.policy);
-  const Bytes leased = LeasedBy(client);
-  const Bytes before = DeclaredWith(client, leased).value_or(Bytes(0));
   // What is within the declaration of its client is reserved already.
-  const Bytes more = *DeclaredWith(client, leased + lease.memory) - before;
+  const Bytes more = MoreThanDeclared(client, lease.memory);
   demand.memory = more > Bytes(0) ? std::optional(more) : std::nullopt;
   demand.swap_budget = Bytes(0);
-  demand.lease_of = lease.client;
+  demand.part_of = lease.client;
   return demand;
 }
 
@@ -120,13 +179,14 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
     leases.push_back(lease.id);
     if (!may_pass(lease.bypassed) || leases.size() > kLookAhead) return false;
   }
+  if (AdmitInner(now, leases, effects)) return true;
   RequestQueue::Candidates candidates(queue_);
   while (const RequestQueue::Request* request = candidates.Next()) {
     const JobId id = request->record.id;
     const Demand demand = DemandOfStart(request->record);
     const bool first = leases.empty() && starts.empty();
     if ((first || demand.memory) && MayStart(demand, config_, room(), now.awake)) {
-      AdmitStart(now, id, effects);
+      AdmitStart(now, id, /*forced=*/false, effects);
       Passed(leases, starts, effects);
       return true;
     }
@@ -134,6 +194,28 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
     if (!may_pass(request->record.bypassed) || leases.size() + starts.size() > kLookAhead) break;
   }
   return false;
+}
+
+// What is begun is finished: what is inside a running client goes before other starts.
+bool Scheduler::AdmitInner(const Instant& now, const std::vector<LeaseId>& passed,
+                           Effects& effects) {
+  for (const JobId id : WaitingInside()) {
+    const Demand demand = DemandOfStart(queue_.Find(id)->record);
+    if (!MayStart(demand, config_, room(), now.awake)) continue;
+    AdmitStart(now, id, /*forced=*/false, effects);
+    Passed(passed, {}, effects);
+    return true;
+  }
+  return false;
+}
+
+// Guards inside active clients that wait for room alone, the oldest first.
+std::vector<JobId> Scheduler::WaitingInside() const {
+  std::vector<JobId> waiting;
+  for (const auto& [id, around] : nesting_.all()) {
+    if (queue_.Find(id) != nullptr && queue_.IsCandidate(id)) waiting.push_back(id);
+  }
+  return waiting;
 }
 
 void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
@@ -146,7 +228,7 @@ void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<Job
   }
 }
 
-void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
+void Scheduler::AdmitStart(const Instant& now, JobId id, bool forced, Effects& effects) {
   queue_.CountWait(now, id, {});
   JobRecord record = queue_.Take(id).record;
   record.policy.memory = DeclaredBy(record);
@@ -165,6 +247,10 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, Effects& effects) {
   if (record.policy.memory) {
     absl::StrAppend(&text, ", declares ", FormatBytes(*record.policy.memory));
   }
+  if (const auto around = nesting_.Around(id)) {
+    absl::StrAppend(&text, ", inside job ", Value(*around));
+  }
+  if (forced) absl::StrAppend(&text, ", forced: every client waited for what is inside it");
   Tell(effects, {"admitted", id, std::move(text)});
 
   AddClient(std::move(record));
@@ -332,7 +418,10 @@ void Scheduler::DenyWanted(Client& client, Effects& effects) {
 
 // Progress over deadlock: when nobody can go on before somebody else does, the oldest goes.
 bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
-  if (lease_queue_.empty() || !EveryClientWaits() || IsUnsettled(room(), now.awake)) return false;
+  if ((lease_queue_.empty() && WaitingInside().empty()) || !EveryClientWaits() ||
+      IsUnsettled(room(), now.awake)) {
+    return false;
+  }
   for (const auto& [id, waiting] : waiting_leases_) {
     const Client& client = clients_.at(leases_.at(id).client);
     if (client.record.state == JobState::kSuspended) continue;
@@ -342,16 +431,34 @@ bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
     Grant(now, id, /*forced=*/true, effects);
     return true;
   }
+  return ForceInner(now, effects);
+}
+
+bool Scheduler::ForceInner(const Instant& now, Effects& effects) {
+  for (const JobId id : WaitingInside()) {
+    const Policy& policy = queue_.Find(id)->record.policy;
+    if (!host_.level || host_.level->value < policy.kill_free.value + kForceMargin) return false;
+    AdmitStart(now, id, /*forced=*/true, effects);
+    return true;
+  }
   return false;
 }
 
-// Whether each active client waits for a lease, or cannot go on either: suspended, or told to end
-// and stuck.
+// Whether a guard inside it waits, which it waits for in turn.
+bool Scheduler::WaitsForInner(JobId id) const {
+  const std::vector<JobId> waiting = WaitingInside();
+  return std::any_of(waiting.begin(), waiting.end(),
+                     [&](JobId inner) { return nesting_.IsInside(inner, id); });
+}
+
+// Whether each active client waits for a lease or for a guard inside it, or cannot go on either:
+// suspended, or told to end and stuck.
 bool Scheduler::EveryClientWaits() const {
   return std::all_of(clients_.begin(), clients_.end(), [this](const auto& entry) {
     const Client& client = entry.second;
     if (client.stop) return client.stuck;
-    return client.record.state == JobState::kSuspended || WaitsWithAll(client);
+    return client.record.state == JobState::kSuspended || WaitsWithAll(client) ||
+           WaitsForInner(entry.first);
   });
 }
 
@@ -376,7 +483,7 @@ std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
   for (Blocker& blocker : FindBlockers(demand, config_, room(), now.awake)) {
     blockers.push_back(std::move(blocker));
   }
-  if (own) return blockers;
+  if (own || (demand.part_of && lease_queue_.empty())) return blockers;
   if (auto order = OrderBlocker(Value(id), demand.memory.has_value())) {
     blockers.push_back(*std::move(order));
   }

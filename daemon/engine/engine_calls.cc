@@ -155,6 +155,7 @@ void Engine::Impl::Guard(GuardRequest request, OnJob done) {
   SetTerms(std::move(request.terms), event);
   event.root = process->identity;
   event.boot_id = parts_.host->BootId();
+  event.inside = ClientAround(request.pid);
   OnJob watched = [this, root = process->identity,
                    done = std::move(done)](absl::StatusOr<JobView> job) mutable {
     if (job.ok()) {

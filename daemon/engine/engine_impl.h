@@ -246,7 +246,8 @@ class Engine::Impl {
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
   absl::Duration ReportBy(const core::JobRecord& record, const Guarded& guarded) const;
-  void Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind);
+  void Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind,
+              std::optional<JobId> inside = std::nullopt);
   void SignalTree(const core::Signal& signal);
   std::size_t SignalMembers(const std::vector<core::ProcessIdentity>& members, int number);
   bool StillThere(const core::ProcessIdentity& identity) const;

@@ -111,10 +111,11 @@ void Engine::Impl::NoticeUnwritten(const Instant& now, const core::ClientUsage& 
   Note({"result_delayed", id, hindered_[id]});
 }
 
-void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind) {
+void Engine::Impl::Attach(JobId id, const core::ProcessIdentity& root, ProcessTree::Root kind,
+                          std::optional<JobId> inside) {
   tree_.Add(id, root, kind);
   hindered_.erase(id);
-  Feed(core::Started{id, root, parts_.host->BootId()});
+  Feed(core::Started{id, root, parts_.host->BootId(), inside});
   const absl::Status watched = exit_watcher_->Watch(
       root, [this](const core::ProcessIdentity& identity) { return StillThere(identity); });
   if (!watched.ok()) ProcessExited(root);
@@ -155,7 +156,10 @@ void Engine::Impl::AdoptGuard(const core::JobRecord& record) {
   guarded.resume_by = Now().awake + kResumeWithin;
   const bool there =
       record.root && record.boot_id == parts_.host->BootId() && StillThere(*record.root);
-  if (there) return Attach(record.id, *record.root, ProcessTree::Root::kMember);
+  if (there) {
+    return Attach(record.id, *record.root, ProcessTree::Root::kMember,
+                  ClientAround(record.root->pid));
+  }
   if (core_->IsPending(record.id)) return Feed(core::ClientGone{record.id});
   guarded.report_by = ReportBy(record, guarded);
 }

@@ -81,7 +81,7 @@ class Mixer {
 
   void One(const core::Submit& v) {
     All(v.token, v.kind, v.name, v.policy, v.group, v.profile, v.may_signal, v.after,
-        v.ended_parents, v.begin_time, v.held, v.root, v.boot_id);
+        v.ended_parents, v.begin_time, v.held, v.root, v.boot_id, v.inside);
   }
   void One(const core::Restored& v) { All(v.record, v.ended_parents); }
   void One(const core::ProfileRestored& v) { All(v.profile, v.run); }
@@ -92,7 +92,7 @@ class Mixer {
   void One(const core::ForgetProfileAsked& v) { All(v.profile); }
   void One(const core::ProgramsReturning& v) { All(v.until); }
   void One(const core::SampleTaken& v) { All(v.sample.host, v.sample.clients, v.sample.busy); }
-  void One(const core::Started& v) { All(v.id, v.root, v.boot_id); }
+  void One(const core::Started& v) { All(v.id, v.root, v.boot_id, v.inside); }
   void One(const core::StartFailed& v) { All(v.id, v.text); }
   void One(const core::Exited& v) { All(v.id, v.outcome, v.remaining); }
   void One(const core::SignalRefused& v) { All(v.id, v.text); }

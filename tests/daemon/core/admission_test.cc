@@ -219,7 +219,7 @@ TEST(Admission, StartWithoutADeclarationSettlesFirst) {
   EXPECT_TRUE(Blockers(Declares(GiB(1)), quick, room).empty());
   // Its own lease is what it waits for.
   Demand lease = DemandOf(Declares(GiB(1)));
-  lease.lease_of = JobId{3};
+  lease.part_of = JobId{3};
   EXPECT_TRUE(Blockers(lease, Config{}, room).empty());
 }
 
@@ -229,7 +229,7 @@ TEST(Admission, DrainingHoldsStartsAndLetsRunningClientsFinish) {
   EXPECT_THAT(Kinds(Blockers(Policy{}, Config{}, room)),
               testing::ElementsAre(BlockerKind::kDraining));
   Demand lease = DemandOf(Declares(GiB(1)));
-  lease.lease_of = JobId{3};
+  lease.part_of = JobId{3};
   EXPECT_TRUE(Blockers(lease, Config{}, room).empty());
 }
 
