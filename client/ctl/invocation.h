@@ -61,6 +61,8 @@ void AddPlot(CLI::App& app, Invocation& invocation);
 void AddVersion(CLI::App& app, Invocation& invocation);
 void AddDaemon(CLI::App& app, Invocation& invocation);
 void AddDoctor(CLI::App& app, Invocation& invocation);
+void AddCompletion(CLI::App& app, Invocation& invocation);
+void AddManPage(CLI::App& app, Invocation& invocation);
 
 }  // namespace stageload::ctl
 

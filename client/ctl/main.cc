@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/standard_streams.h"
+#include "base/version.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/errors.h"
@@ -61,6 +63,8 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddDaemon(app, invocation);
   AddDoctor(app, invocation);
   AddVersion(app, invocation);
+  AddCompletion(app, invocation);
+  AddManPage(app, invocation);
 }
 
 void AddGlobalOptions(CLI::App& app, Invocation& invocation, bool& no_autostart) {
@@ -69,6 +73,8 @@ void AddGlobalOptions(CLI::App& app, Invocation& invocation, bool& no_autostart)
       ->type_name("PATH");
   app.add_flag("--no-autostart", no_autostart,
                "do not start a daemon when none answers (also STAGELOAD_NO_AUTOSTART=1)");
+  app.set_version_flag("--version", absl::StrCat(invocation.program, " ", kVersion),
+                       "print this program's version; `version` says more");
 }
 
 // The deepest command that was named: its --help explains the error.

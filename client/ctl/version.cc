@@ -1,10 +1,12 @@
-// stageloadctl version: this program's and, where one runs, the daemon's.
+// stageloadctl version: this program's, with what it was built with, and, where one runs, the
+// daemon's.
 #include "base/version.h"
 
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/ctl/build_facts.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -13,6 +15,19 @@
 
 namespace stageload::ctl {
 namespace {
+
+Json BuildJson(const BuildFacts& build) {
+  return {{"compiler", build.compiler}, {"build_type", build.build_type},
+          {"platform", build.platform}, {"day", build.day},
+          {"grpc", build.grpc},         {"protobuf", build.protobuf},
+          {"abseil", build.abseil}};
+}
+
+std::string BuildText(const BuildFacts& build) {
+  return absl::StrCat("built        ", build.day, " for ", build.platform, " by ", build.compiler,
+                      ", ", build.build_type, "; gRPC ", build.grpc, ", Protobuf ", build.protobuf,
+                      ", Abseil ", build.abseil, "\n");
+}
 
 int Version(const Invocation& invocation, bool json) {
   ConnectOptions connect = invocation.connect;
@@ -23,7 +38,9 @@ int Version(const Invocation& invocation, bool json) {
     return Fail(connection.status());
   }
   if (json) {
-    const Json client{{"version", std::string(kVersion)}, {"api_level", kApiLevel}};
+    const Json client{{"version", std::string(kVersion)},
+                      {"api_level", kApiLevel},
+                      {"build", BuildJson(FactsOfThisBuild())}};
     const Json document{{"client", client},
                         {"daemon", connection.ok() ? ToJson(connection->version) : Json()}};
     return Out(Document(document)) ? kExitOk : kExitOther;
@@ -32,14 +49,17 @@ int Version(const Invocation& invocation, bool json) {
                                  ? absl::StrCat(std::string(connection->version.version()),
                                                 " (pid ", connection->version.pid(), ")")
                                  : "not running";
-  return Out(absl::StrCat("stageloadctl ", kVersion, "\nstageloadd   ", daemon, "\n")) ? kExitOk
-                                                                                       : kExitOther;
+  return Out(absl::StrCat("stageloadctl ", kVersion, "\nstageloadd   ", daemon, "\n",
+                          BuildText(FactsOfThisBuild())))
+             ? kExitOk
+             : kExitOther;
 }
 
 }  // namespace
 
 void AddVersion(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("version", "of this program and of the daemon");
+  CLI::App* command = app.add_subcommand(
+      "version", "of this program and of the daemon, and what this one was built with");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "one document: {\"client\": ..., \"daemon\": ...}");
   command->callback([=, &invocation] {
