@@ -9,13 +9,13 @@ debian_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
   nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
-  file python3 ruby systemd
+  file python3 ruby systemd zsh fish mandoc groff-base dpkg-dev
 )
 brew_formulae=(
   cmake ninja ccache pkgconf
   grpc protobuf abseil
   spdlog sqlitecpp sqlite cli11 tomlplusplus
-  nlohmann-json googletest google-benchmark tmux gnuplot jq
+  nlohmann-json googletest google-benchmark tmux gnuplot jq fish groff
 )
 
 die() {

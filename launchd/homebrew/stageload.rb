@@ -23,7 +23,10 @@ class Stageload < Formula
   def install
     system "cmake", "-S", ".", "-B", "build", "-DSTAGELOAD_TESTS=OFF", *std_cmake_args
     system "cmake", "--build", "build"
+    # Manual pages, docs and the completions of zsh and fish come along.
     system "cmake", "--install", "build"
+    # macOS's own bash looks for them elsewhere than share/bash-completion.
+    generate_completions_from_executable(bin/"stageloadctl", "completion", shells: [:bash])
   end
 
   # Homebrew's services have no Unix socket, so connects fail while this one restarts; `stageloadctl
@@ -48,6 +51,11 @@ class Stageload < Formula
     assert_match version.to_s, shell_output("#{bin}/stageloadd --version") unless build.head?
     assert_equal "1\n", shell_output("#{bin}/stageloadctl submit --wait-free 0 -- #{bin}/stageload --help")
     assert_path_exists bin/"stageload-shim"
+    assert_path_exists man1/"stageloadctl.1"
+    assert_path_exists man5/"stageload-config.5"
+    assert_path_exists zsh_completion/"_stageloadctl"
+    assert_path_exists bash_completion/"stageloadctl"
+    assert_match "status", shell_output("#{bin}/stageloadctl complete-words -- daemon st")
     system bin/"stageloadctl", "wait", "1"
     system bin/"stageloadctl", "daemon", "stop"
   end

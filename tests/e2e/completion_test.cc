@@ -185,6 +185,12 @@ TEST_F(CompletionAtShells, FishCompletesTheSameAndHasNamesAndStatesBesideIds) {
                          "\tthe one, RUNNING\n"));
   EXPECT_EQ(completes("stageload retry "), absl::StrCat(failed_, "\tbad, FAILED\n"));
   EXPECT_EQ(completes("stageloadctl queue --group "), "gpu\t1 job\n");
+  const std::int64_t profiled =
+      Submit({"--wait-free", "0", "--memory", "1M", "--profile", "sdxl", "--", "sleep", "1"});
+  ASSERT_TRUE(Reaches(profiled, "COMPLETED"));
+  ASSERT_TRUE(Eventually([&] { return !CtlJson({"profile"})["profiles"].empty(); }));
+  EXPECT_THAT(completes("stageloadctl profile "), HasSubstr("sdxl\t1 run\n"));
+  EXPECT_EQ(completes("stageloadctl submit --profile sd"), "sdxl\t1 run\n");
   EXPECT_THAT(completes("stageloadctl submit --cha"), HasSubstr("--charge\twhat counts"));
   EXPECT_THAT(completes("stageloadctl submit --charge=sy"), HasSubstr("--charge=system"));
   EXPECT_THAT(completes("stageloadctl summary traced"), HasSubstr("traced.jsonl"));

@@ -30,6 +30,13 @@ class Formula
   def self.respond_to_missing?(*) = true
   def self.service(&block) = (@@service = block)
   def self.said = Service.new.instance_eval(&@@service)
+  # What the formula itself installs, beside what CMake does.
+  def std_cmake_args = []
+  def system(*) = nil
+  def bin = Place.new("bin")
+  def generate_completions_from_executable(program, *words, shells:)
+    shells.each { |shell| puts("completion #{shell}: #{program} #{words.join(" ")} #{shell}") }
+  end
 end
 class Service
   def opt_bin = Place.new("bin")
@@ -43,12 +50,19 @@ class Service
 end
 load ARGV[0]
 Stageload.said
+Stageload.new.install
 RUBY
 )
 grep -qx "run bin/stageloadd --service" <<<"$said" || fail "the service runs: $said"
 grep -qx "keep_alive true" <<<"$said" || fail "the service is not kept alive: $said"
 # Jobs inherit it (docs/daemon.md).
 grep -qx "process_type interactive" <<<"$said" || fail "jobs would be throttled: $said"
+
+grep -qx "completion bash: bin/stageloadctl completion bash" <<<"$said" || fail "no completion for bash: $said"
+# Manual pages and completions that its test looks for.
+for file in $(grep -oE '(man[15]|zsh_completion)/"[^"]*"' "$formula" | tr -d '"'); do
+  grep -q "/${file#*/}\"" "$build/cmake_install.cmake" || fail "${file#*/} is not installed"
+done
 
 # What CMake installs, by its own script: nothing has to be built for that.
 installed=$(grep -ho '"[^"]*/bin/stageload[a-z-]*"' "$build/cmake_install.cmake" | tr -d '"' |
