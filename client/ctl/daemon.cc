@@ -21,12 +21,26 @@ namespace {
 
 int Tell(const std::string& text) { return Out(text) ? kExitOk : kExitOther; }
 
+// What the supervisor says, when it runs this daemon by files that are not ours: a package's.
+std::optional<Supervised> ServiceOfPackage(const Installation& installation,
+                                           const std::optional<Connection>& running) {
+  if (!running || running->version.started_by() != v1::STARTED_BY_SERVICE) return std::nullopt;
+  const auto found = installation.supervisor().Look();
+  if (!found.ok() || found->pid != running->version.pid()) return std::nullopt;
+  return *found;
+}
+
 // The service, when one is installed that serves where we connect.
 absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invocation,
                                                         Platform platform) {
   absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
   if (!installation.ok()) return installation.status();
-  if (!installation->ServesHere()) return std::optional<Installation>();
+  if (!installation->ServesHere()) {
+    const auto running = Running(invocation.connect);
+    if (!running.ok() || !ServiceOfPackage(*installation, *running)) {
+      return std::optional<Installation>();
+    }
+  }
   return std::optional<Installation>(*std::move(installation));
 }
 
@@ -131,6 +145,7 @@ struct Found {
   Installation installation;
   bool here = false;  // installed, for this home
   bool elsewhere = false;
+  bool of_package = false;
   absl::StatusOr<Supervised> supervised = Supervised{};
 };
 
@@ -143,9 +158,10 @@ Json StatusJson(const Found& found) {
   for (const ServiceFile& file : found.installation.files()) files.push_back(file.path);
   Json service{{"supervisor", found.installation.supervisor().Name()},
                {"installed", found.here},
+               {"of_package", found.of_package},
                {"installed_for_another_home", found.elsewhere},
                {"files", files}};
-  if (found.here && found.supervised.ok()) {
+  if ((found.here || found.of_package) && found.supervised.ok()) {
     service["loaded"] = found.supervised->loaded;
     service["where"] = found.supervised->where;
     service["condition"] = found.supervised->condition;
@@ -165,6 +181,10 @@ Json StatusJson(const Found& found) {
 
 std::string ServiceText(const Found& found) {
   const std::string file = found.installation.files().front().path;
+  if (found.of_package && found.supervised.ok()) {
+    return absl::StrCat("of a package; loaded in ", found.supervised->where, ", ",
+                        found.supervised->condition);
+  }
   if (found.elsewhere) return absl::StrCat("installed for another home: ", file);
   if (!found.here) return "not installed; see `stageloadctl daemon install --help`";
   if (!found.supervised.ok()) {
@@ -206,6 +226,11 @@ int Status(const Invocation& invocation, Platform platform, bool json) {
     found.silence = absl::StrCat("nobody answers at ", found.socket);
   }
   if (found.here) found.supervised = found.installation.supervisor().Look();
+  if (!found.here) {
+    const auto packaged = ServiceOfPackage(found.installation, found.running);
+    found.of_package = packaged.has_value();
+    if (packaged) found.supervised = *packaged;
+  }
   if (!Out(json ? Document(StatusJson(found)) : StatusText(found))) return kExitOther;
   return found.running ? kExitOk : kExitNoDaemon;
 }
