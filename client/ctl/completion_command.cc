@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kFooter[] =
     "Example: complete in this shell, now:\n"
-    "  source <(stageloadctl completion bash)        # or zsh, after compinit\n"
+    "  eval \"$(stageloadctl completion bash)\"       # or zsh, after compinit\n"
     "  stageloadctl completion fish | source\n"
     "\n"
     "For good: put that line into ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish. What a\n"

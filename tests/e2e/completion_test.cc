@@ -24,20 +24,20 @@ constexpr char kInsertAll[] =
     "a";
 constexpr char kClearLine[] = "\x05\x15";
 
-constexpr char kBashStart[] = R"(
+constexpr char kBashStart[] = R"shell(
 PS1='ready> '
 bind 'set bell-style none'
 bind '"\C-xa": insert-completions'
 bind -x '"\C-xp": printf "\n<%s>\n" "$READLINE_LINE"'
-source <(stageloadctl completion bash)
-)";
+eval "$(stageloadctl completion bash)"
+)shell";
 
-constexpr char kZshStart[] = R"(
+constexpr char kZshStart[] = R"shell(
 PS1='ready> '
 unsetopt beep
 autoload -U compinit
 compinit -u -D
-source <(stageloadctl completion zsh)
+eval "$(stageloadctl completion zsh)"
 zstyle ':completion:all-matches:*' insert true
 zstyle ':completion:all-matches:*' completer _all_matches _complete
 zle -C all-matches complete-word _generic
@@ -45,7 +45,7 @@ bindkey '^Xa' all-matches
 show-line() { print -r -- $'\n'"<$BUFFER>" }
 zle -N show-line
 bindkey '^Xp' show-line
-)";
+)shell";
 
 std::string ProgramNamed(const std::string& name) {
   for (const char* folder : {"/bin/", "/usr/bin/", "/opt/homebrew/bin/", "/usr/local/bin/"}) {
