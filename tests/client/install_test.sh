@@ -34,7 +34,8 @@ for file in bin/stageloadd bin/stageloadctl bin/stageload bin/stageload-shim; do
 done
 [ "$(readlink "$prefix/bin/stageload")" = stageloadctl ] ||
   fail "stageload is not the same program as stageloadctl"
-grep -rl "$folder/first" "$prefix" >"$folder/log" && fail "these know where they were installed first"
+# A unit has to name the whole path of what it runs.
+grep -rl --exclude-dir=systemd "$folder/first" "$prefix" >"$folder/log" && fail "these know where they were installed first"
 
 quietly cmake -S "$source/docs/examples" -B "$folder/by-cmake" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="${flags[*]-}" ||
