@@ -20,9 +20,9 @@ std::string Compiler() {
 
 std::string Platform() {
 #if defined(__APPLE__)
-  const char* const system = "macos";
+  const char* const system = "Darwin";
 #else
-  const char* const system = "linux";
+  const char* const system = "Linux";
 #endif
 #if defined(__aarch64__)
   const char* const processor = "arm64";

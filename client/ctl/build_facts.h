@@ -11,7 +11,7 @@ namespace stageload::ctl {
 struct BuildFacts {
   std::string compiler;    // "g++ 12.2.0"
   std::string build_type;  // CMake's, with the sanitizers if there are any
-  std::string platform;    // "linux x86_64"
+  std::string platform;    // "Linux x86_64"
   std::string day;         // build_day.h
   std::string grpc;        // as it is linked now
   std::string protobuf;
