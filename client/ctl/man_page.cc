@@ -45,12 +45,13 @@ std::string Sentences(const std::string& text) {
   return lines + Line(text.substr(begin));
 }
 
-// Help has no capital at the begin and no stop at the end.
+// Of a command: its help has no capital at the begin and no stop at the end. What is said of an
+// option is left as it is, since it may begin with a word to be written so.
 std::string Sentence(std::string text) {
   absl::StripAsciiWhitespace(&text);
   if (text.empty()) return "";
   text[0] = absl::ascii_toupper(text[0]);
-  if (!absl::ascii_ispunct(text.back()) || text.back() == ')' || text.back() == '"') text += '.';
+  if (text.back() != '.') text += '.';
   return Sentences(text);
 }
 
@@ -97,7 +98,7 @@ std::string Item(const CLI::Option& option) {
   }
   const std::string type = TypeOf(option);
   return absl::StrCat(".It ", names, type.empty() ? "" : " Ar ", type.empty() ? "" : Word(type),
-                      "\n", Sentence(option.get_description()));
+                      "\n", Sentences(option.get_description()));
 }
 
 // Those to be listed, in their order and by their groups.
@@ -116,7 +117,7 @@ std::string PositionalList(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options({})) {
     if (!option->get_positional()) continue;
     absl::StrAppend(&items, ".It Ar ", Word(option->get_type_name()), "\n",
-                    Sentence(option->get_description()));
+                    Sentences(option->get_description()));
   }
   return items.empty() ? "" : absl::StrCat(".Bl -tag -width indent\n", items, ".El\n");
 }

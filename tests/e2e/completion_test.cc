@@ -71,8 +71,8 @@ class CompletionAtShells : public DaemonTest {
 
   std::vector<std::string> ShellEnvironment() {
     const std::string programs = std::filesystem::path(kCtlProgram).parent_path();
-    std::vector<std::string> environment = Environment(
-        {"TERM=dumb", "INPUTRC=/dev/null", "ZDOTDIR=" + folder(), "STAGELOAD_NO_AUTOSTART=1"});
+    std::vector<std::string> environment =
+        Environment({"TERM=dumb", "INPUTRC=/dev/null", "ZDOTDIR=" + folder()});
     for (std::string& variable : environment) {
       if (variable.starts_with("PATH=")) variable = "PATH=" + programs + ":/usr/bin:/bin";
     }
@@ -131,6 +131,7 @@ class CompletionAtShells : public DaemonTest {
                 ::testing::MatchesRegex(absl::StrCat("stageloadctl retry ", failed_, " +--json")));
   }
 
+  // Though nothing forbids to start one.
   void CheckWithoutADaemon() {
     KillDaemon();
     EXPECT_EQ(LineAfter("stageloadctl retry \t"), "stageloadctl retry");

@@ -24,8 +24,8 @@ for page in "$folder"/*; do
   # What is wrong, and not what is said about its style.
   said=$(mandoc -T lint -W warning "$page" 2>&1) || fail "mandoc on $name: $said"
   said=$(groff -ww -man -z "$page" 2>&1) && [ -z "$said" ] || fail "groff on $name: $said"
-  # As one reads it, and without the overstriking that makes it bold.
-  groff -ww -man -T utf8 -P -c "$page" | sed 's/.\x08//g; s/‐/-/g; s/−/-/g' >"$folder/$name.txt"
+  # Without the overstriking that makes it bold.
+  groff -ww -man -T ascii -P -cbu "$page" >"$folder/$name.txt"
   [ "$(wc -l <"$folder/$name.txt")" -gt 15 ] || fail "$name is empty"
 done
 
