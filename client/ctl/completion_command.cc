@@ -66,7 +66,6 @@ std::string Text(const Completion& completion) {
 }
 
 int CompleteWords(const CLI::App& app, const Invocation& invocation) {
-  ExitIn(kCompleteWithin);
   ConnectOptions connect = invocation.connect;
   const std::string socket = SocketAmong(invocation.command);
   if (!socket.empty()) connect.socket = socket;

@@ -57,10 +57,20 @@ Scope ScopeOf(const std::string& name) {
   return {};  // all, as for show, logs and history
 }
 
+// From now on this process has so long, whatever it waits for.
+void ExitIn(absl::Duration time) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { _exit(0); };
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval once{{0, 0}, absl::ToTimeval(time)};
+  setitimer(ITIMER_REAL, &once, nullptr);
+}
+
 template <typename Request, typename Response>
 Response Ask(const ConnectOptions& connect, JobMethod<Request, Response> method,
              const Request& request) {
   Response response;
+  ExitIn(kCompleteWithin);
   const absl::StatusOr<Connection> connection = Connect(connect);
   if (!connection.ok()) return response;
   grpc::ClientContext context;
@@ -114,14 +124,6 @@ std::vector<Candidate> ProfilesOf(const ConnectOptions& connect) {
 }
 
 }  // namespace
-
-void ExitIn(absl::Duration time) {
-  struct sigaction action {};
-  action.sa_handler = [](int) { _exit(0); };
-  sigaction(SIGALRM, &action, nullptr);
-  const itimerval once{{0, 0}, absl::ToTimeval(time)};
-  setitimer(ITIMER_REAL, &once, nullptr);
-}
 
 LiveValues ValuesOfDaemon(ConnectOptions connect) {
   connect.autostart = false;

@@ -1,6 +1,6 @@
 // The values that only the daemon knows, for completions.
 //
-// Threading: one thread; ends the process when its time is over.
+// Threading: one thread.
 #ifndef STAGELOAD_CLIENT_CTL_COMPLETION_LIVE_H_
 #define STAGELOAD_CLIENT_CTL_COMPLETION_LIVE_H_
 
@@ -12,10 +12,8 @@ namespace stageload::ctl {
 // Nobody waits at a Tab for longer.
 inline constexpr absl::Duration kCompleteWithin = absl::Milliseconds(300);
 
-// From now on this process has so long; then it exits with 0, whatever it does.
-void ExitIn(absl::Duration time);
-
-// Asked of a daemon that runs; none is started, and what goes wrong is no value.
+// Asked of a daemon that runs; none is started, and what goes wrong is no value. The process exits
+// with 0 when it has asked for so long.
 LiveValues ValuesOfDaemon(ConnectOptions connect);
 
 }  // namespace stageload::ctl

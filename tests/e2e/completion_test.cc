@@ -103,32 +103,38 @@ class CompletionAtShells : public DaemonTest {
     return line.substr(0, line.find_last_not_of(' ') + 1);
   }
 
+  // Tries again where the machine was so busy that the daemon's answer came after the 300 ms.
+  void ExpectLine(const std::string& keys, const ::testing::Matcher<std::string>& expected) {
+    std::string line = LineAfter(keys);
+    for (int tries = 1; tries < 20 && !::testing::Value(line, expected); ++tries) {
+      line = LineAfter(keys);
+    }
+    EXPECT_THAT(line, expected) << ::testing::PrintToString(keys);
+  }
+
   // What both shells that have a line editor do alike.
   void CheckLines() {
     const std::string all = absl::StrCat(held_, " ", failed_, " ", running_);
-    EXPECT_EQ(LineAfter(absl::StrCat("stageloadctl logs ", kInsertAll)),
-              "stageloadctl logs " + all);
-    EXPECT_EQ(LineAfter(absl::StrCat("stageload cancel ", kInsertAll)),
-              absl::StrCat("stageload cancel ", held_, " ", running_));
-    EXPECT_EQ(LineAfter("stageloadctl retry \t"), absl::StrCat("stageloadctl retry ", failed_));
-    EXPECT_EQ(LineAfter("stageloadctl release \t"), absl::StrCat("stageloadctl release ", held_));
-    EXPECT_EQ(LineAfter(absl::StrCat("stageloadctl submit --after ", held_, ",\t")),
-              absl::StrCat("stageloadctl submit --after ", held_, ",", running_));
-    EXPECT_EQ(LineAfter("stageloadctl queue --group \t"), "stageloadctl queue --group gpu");
-    EXPECT_EQ(LineAfter("stageloadctl dae\tunin\t"), "stageloadctl daemon uninstall");
-    EXPECT_EQ(LineAfter("stageloadctl submit --cha\tsy\t"), "stageloadctl submit --charge system");
-    EXPECT_EQ(LineAfter("stageloadctl submit --charge=sy\t"),
-              "stageloadctl submit --charge=system");
-    EXPECT_EQ(LineAfter("stageloadctl summary traced\t"), "stageloadctl summary traced.jsonl");
-    EXPECT_EQ(LineAfter("stageloadctl plot --output=traced\t"),
-              "stageloadctl plot --output=traced.jsonl");
-    EXPECT_EQ(LineAfter("stageloadctl submit --cwd tr\t"), "stageloadctl submit --cwd traces/");
-    EXPECT_EQ(LineAfter("stageloadctl run --memory 1G -- stageload-sh\t"),
-              "stageloadctl run --memory 1G -- stageload-shim");
-    EXPECT_EQ(LineAfter("stageloadctl guard cat traced\t"), "stageloadctl guard cat traced.jsonl");
+    ExpectLine(absl::StrCat("stageloadctl logs ", kInsertAll), "stageloadctl logs " + all);
+    ExpectLine(absl::StrCat("stageload cancel ", kInsertAll),
+               absl::StrCat("stageload cancel ", held_, " ", running_));
+    ExpectLine("stageloadctl retry \t", absl::StrCat("stageloadctl retry ", failed_));
+    ExpectLine("stageloadctl release \t", absl::StrCat("stageloadctl release ", held_));
+    ExpectLine(absl::StrCat("stageloadctl submit --after ", held_, ",\t"),
+               absl::StrCat("stageloadctl submit --after ", held_, ",", running_));
+    ExpectLine("stageloadctl queue --group \t", "stageloadctl queue --group gpu");
+    ExpectLine("stageloadctl dae\tunin\t", "stageloadctl daemon uninstall");
+    ExpectLine("stageloadctl submit --cha\tsy\t", "stageloadctl submit --charge system");
+    ExpectLine("stageloadctl submit --charge=sy\t", "stageloadctl submit --charge=system");
+    ExpectLine("stageloadctl summary traced\t", "stageloadctl summary traced.jsonl");
+    ExpectLine("stageloadctl plot --output=traced\t", "stageloadctl plot --output=traced.jsonl");
+    ExpectLine("stageloadctl submit --cwd tr\t", "stageloadctl submit --cwd traces/");
+    ExpectLine("stageloadctl run --memory 1G -- stageload-sh\t",
+               "stageloadctl run --memory 1G -- stageload-shim");
+    ExpectLine("stageloadctl guard cat traced\t", "stageloadctl guard cat traced.jsonl");
     // In the middle of a line (Ctrl-B is a character back) what stands behind is kept.
-    EXPECT_THAT(LineAfter("stageloadctl retry  --json" + std::string(7, '\x02') + "\t"),
-                ::testing::MatchesRegex(absl::StrCat("stageloadctl retry ", failed_, " +--json")));
+    ExpectLine("stageloadctl retry  --json" + std::string(7, '\x02') + "\t",
+               ::testing::MatchesRegex(absl::StrCat("stageloadctl retry ", failed_, " +--json")));
   }
 
   // Though nothing forbids to start one.
@@ -181,23 +187,28 @@ TEST_F(CompletionAtShells, FishCompletesTheSameAndHasNamesAndStatesBesideIds) {
     EXPECT_EQ(result.err, "") << line;
     return result.out;
   };
-  EXPECT_EQ(completes("stageloadctl logs "),
-            absl::StrCat(held_, "\ttrue, PENDING\n", failed_, "\tbad, FAILED\n", running_,
-                         "\tthe one, RUNNING\n"));
-  EXPECT_EQ(completes("stageload retry "), absl::StrCat(failed_, "\tbad, FAILED\n"));
-  EXPECT_EQ(completes("stageloadctl queue --group "), "gpu\t1 job\n");
+  // Tries again, as above.
+  const auto expect = [&](const std::string& line, const ::testing::Matcher<std::string>& what) {
+    std::string out = completes(line);
+    for (int tries = 1; tries < 20 && !::testing::Value(out, what); ++tries) out = completes(line);
+    EXPECT_THAT(out, what) << line;
+  };
+  expect("stageloadctl logs ", absl::StrCat(held_, "\ttrue, PENDING\n", failed_, "\tbad, FAILED\n",
+                                            running_, "\tthe one, RUNNING\n"));
+  expect("stageload retry ", absl::StrCat(failed_, "\tbad, FAILED\n"));
+  expect("stageloadctl queue --group ", "gpu\t1 job\n");
   const std::int64_t profiled =
       Submit({"--wait-free", "0", "--memory", "1M", "--profile", "sdxl", "--", "sleep", "1"});
   ASSERT_TRUE(Reaches(profiled, "COMPLETED"));
   ASSERT_TRUE(Eventually([&] { return !CtlJson({"profile"})["profiles"].empty(); }));
-  EXPECT_THAT(completes("stageloadctl profile "), HasSubstr("sdxl\t1 run\n"));
-  EXPECT_EQ(completes("stageloadctl submit --profile sd"), "sdxl\t1 run\n");
-  EXPECT_THAT(completes("stageloadctl submit --cha"), HasSubstr("--charge\twhat counts"));
-  EXPECT_THAT(completes("stageloadctl submit --charge=sy"), HasSubstr("--charge=system"));
-  EXPECT_THAT(completes("stageloadctl summary traced"), HasSubstr("traced.jsonl"));
-  EXPECT_THAT(completes("stageloadctl plot --output=traced"), HasSubstr("--output=traced.jsonl"));
-  EXPECT_THAT(completes("stageloadctl run -- stageload-sh"), HasSubstr("stageload-shim"));
-  EXPECT_THAT(completes("stageloadctl guard --memory 1G cat traced"), HasSubstr("traced.jsonl"));
+  expect("stageloadctl profile ", HasSubstr("sdxl\t1 run\n"));
+  expect("stageloadctl submit --profile sd", "sdxl\t1 run\n");
+  expect("stageloadctl submit --cha", HasSubstr("--charge\twhat counts"));
+  expect("stageloadctl submit --charge=sy", HasSubstr("--charge=system"));
+  expect("stageloadctl summary traced", HasSubstr("traced.jsonl"));
+  expect("stageloadctl plot --output=traced", HasSubstr("--output=traced.jsonl"));
+  expect("stageloadctl run -- stageload-sh", HasSubstr("stageload-shim"));
+  expect("stageloadctl guard --memory 1G cat traced", HasSubstr("traced.jsonl"));
 }
 
 // As a daemon that is stuck: what listens and never answers.

@@ -23,9 +23,9 @@ for page in "$folder"/*; do
   name=$(basename "$page")
   # What is wrong, and not what is said about its style.
   said=$(mandoc -T lint -W warning "$page" 2>&1) || fail "mandoc on $name: $said"
-  said=$(groff -ww -man -z "$page" 2>&1) && [ -z "$said" ] || fail "groff on $name: $said"
+  said=$(groff -ww -mandoc -z "$page" 2>&1) && [ -z "$said" ] || fail "groff on $name: $said"
   # Without the overstriking that makes it bold.
-  groff -ww -man -T ascii -P -cbu "$page" >"$folder/$name.txt"
+  groff -ww -mandoc -T ascii -P -cbu "$page" >"$folder/$name.txt"
   [ "$(wc -l <"$folder/$name.txt")" -gt 15 ] || fail "$name is empty"
 done
 
