@@ -134,6 +134,46 @@ TEST_F(Guard, KilledWhileItWaitsItIsTakenBackAndTheCommandNeverStarts) {
       << "the command that was held back is still there";
 }
 
+TEST_F(Guard, InsideAnotherItCountsWithinWhatThatDeclaredAndDoesNotWaitForIt) {
+  WriteConfig("memory_pool = \"1G\"\n");
+  StartDaemon();
+  const Result result = Ctl({"guard", "--wait-free", "0", "--memory", "600M", "--", kCtlProgram,
+                             "guard", "--wait-free", "0", "--memory", "500M", "--start-timeout",
+                             "20s", "--", "echo", "inner"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(result.out, "inner\n");
+}
+
+TEST_F(Guard, InsideAJobThatDeclaredNothingItDoesNotWaitForThatToSettle) {
+  StartDaemon();
+  const Result result = Ctl({"run", "--wait-free", "0", "--", kCtlProgram, "guard", "--wait-free",
+                             "0", "--start-timeout", "8s", "--", "echo", "inner"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(result.out, "inner\n");
+}
+
+TEST_F(Guard, AfterARestartOfTheDaemonItIsStillInsideTheOther) {
+  WriteConfig("memory_pool = \"1G\"\n");
+  StartDaemon();
+  ChildProcess outer =
+      StartCtl(Arguments{"guard", "--wait-free", "0", "--memory", "600M", "--", kCtlProgram,
+                         "guard", "--wait-free", "0", "--memory", "500M", "--"} +
+               UntilExists(PathOf("go"), 3));
+  ASSERT_TRUE(Eventually([&] {
+    const nlohmann::json jobs = CtlJson({"queue", "--json"}).at("jobs");
+    return jobs.size() == 2 && jobs[0].at("state") == "RUNNING" && jobs[1].at("state") == "RUNNING";
+  })) << outer.Err();
+  KillDaemon();
+  StartDaemon();
+  // 600 MiB of the pool are theirs together, so there is room for this.
+  EXPECT_EQ(
+      Ctl({"guard", "--wait-free", "0", "--memory", "400M", "--start-timeout", "20s", "--", "true"})
+          .exit_code,
+      0);
+  Touch(PathOf("go"));
+  EXPECT_EQ(outer.Wait().exit_code, 3);
+}
+
 TEST_F(Guard, ItIsInTheQueueLikeAJobAndHasNoLog) {
   StartDaemon();
   ChildProcess guard = StartWaiting();
