@@ -50,13 +50,18 @@ fi
 # so they end with it, however it ends.
 inside() {
   # shellcheck disable=SC2016  # expanded inside
-  CHECKOUT=$checkout ROOT=$root unshare --mount bash -euo pipefail -c '
+  CHECKOUT=$checkout ROOT=$root NPM_CACHE=$(npm config get cache 2>/dev/null || true) unshare --mount bash -euo pipefail -c '
     mount --rbind /dev "$ROOT/dev"
     mount --rbind /sys "$ROOT/sys"
     mount -t proc proc "$ROOT/proc"
     mkdir -p "$ROOT/stageload"
     mount --bind "$CHECKOUT" "$ROOT/stageload"
     cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
+    # What npm has here already it needs not fetch there.
+    if [ -d "$NPM_CACHE" ]; then
+      mkdir -p "$ROOT/root/.npm"
+      mount --bind "$NPM_CACHE" "$ROOT/root/.npm"
+    fi
     exec chroot "$ROOT" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
       LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive CCACHE_DIR=/root/ccache "$@"
   ' inside "$@"
