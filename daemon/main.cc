@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/disk_error.h"
+#include "base/library_log.h"
 #include "base/own_program.h"
 #include "base/paths.h"
 #include "base/signal_pipe.h"
@@ -353,6 +354,7 @@ int Run(const Options& options) {
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
+  stageload::SilenceLibraryLog();
   CLI::App app(
       "stageloadd keeps several ML jobs on one machine from pushing each other into swap.");
   std::string idle_exit;

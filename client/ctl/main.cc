@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/library_log.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
 #include "client/ctl/command_line.h"
@@ -120,6 +121,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
+  stageload::SilenceLibraryLog();
   try {
     const int code = stageload::ctl::Run(argc, argv);
     std::fflush(stdout);

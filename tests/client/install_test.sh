@@ -37,7 +37,7 @@ done
 # A unit has to name the whole path of what it runs.
 grep -rl --exclude-dir=systemd "$folder/first" "$prefix" >"$folder/log" && fail "these know where they were installed first"
 
-quietly cmake -S "$source/docs/examples" -B "$folder/by-cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+quietly cmake -G Ninja -S "$source/docs/examples" -B "$folder/by-cmake" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="${flags[*]-}" ||
   fail "find_package(Stageload CONFIG)"
 quietly cmake --build "$folder/by-cmake" || fail "the example, by CMake"
