@@ -348,8 +348,10 @@ class ThePage(unittest.TestCase):
     def test_has_every_command_that_takes_json(self):
         def commands(*path):
             shown = subprocess.run([CTL, *path, "--help"], capture_output=True, text=True).stdout
-            if "\nSubcommands:\n" in shown:
-                below = shown.split("\nSubcommands:\n")[1].split("\n\n")[0]
+            # In capitals from CLI11 2.6 on.
+            parts = re.split(r"\nSubcommands:\s*\n", shown, maxsplit=1, flags=re.IGNORECASE)
+            if len(parts) == 2:
+                below = parts[1].split("\n\n")[0]
                 return [each for name in re.findall(r"^  (\S+)", below, re.M)
                         for each in commands(*path, name)]
             return [" ".join(path)] if "--json" in shown else []

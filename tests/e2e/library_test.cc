@@ -117,10 +117,9 @@ std::map<std::string, ThreadOf> ThreadsOf(pid_t pid) {
   return threads;
 }
 
-// The timers of gRPC look at the clock about once a second, whatever there is to do.
-bool IsTimerOfGrpc(const ThreadOf& thread) {
-  return thread.name.find("_tim") != std::string::npos || thread.name.starts_with("timer");
-}
+// gRPC names all its threads. Its timers look at the clock about once a second, whatever there is
+// to do, and in 1.83 one that watches its pool 20 times a second.
+bool IsOfGrpc(const ThreadOf& thread) { return !thread.name.starts_with("session_pro"); }
 
 TEST_F(LibraryTest, AnIdleSessionWaitsAndPollsNothing) {
   StartDaemon();
@@ -130,15 +129,15 @@ TEST_F(LibraryTest, AnIdleSessionWaitsAndPollsNothing) {
   auto before = ThreadsOf(idle.pid());
   absl::SleepFor(absl::Seconds(4));
   std::int64_t ours = 0;
-  std::int64_t timers = 0;
+  std::int64_t of_grpc = 0;
   const auto after = ThreadsOf(idle.pid());
   for (const auto& [id, thread] : after) {
-    (IsTimerOfGrpc(thread) ? timers : ours) += thread.switches - before[id].switches;
+    (IsOfGrpc(thread) ? of_grpc : ours) += thread.switches - before[id].switches;
   }
   std::cout << "an idle session of " << after.size() << " threads switched " << ours
-            << " times in 4 s, gRPC's timers " << timers << " times\n";
+            << " times in 4 s, those of gRPC " << of_grpc << " times\n";
   EXPECT_EQ(ours, 0);
-  EXPECT_LE(timers, 40);
+  EXPECT_LE(of_grpc, 200);
   idle.Signal(SIGTERM);
   EXPECT_EQ(idle.Wait().exit_code, 0);
 }
