@@ -148,6 +148,11 @@ struct UpdateAsked {
 struct ForgetProfileAsked {
   std::string profile;
 };
+// What the machine's owner allows is another from here on. What runs keeps its terms; what waits is
+// looked at under the new ones.
+struct ConfigChanged {
+  Config config;
+};
 
 // An active client wants to load `memory` for one stage. It is answered by LeaseQueued or Refused
 // with the same token, then by LeaseGranted or LeaseDenied. What is `loaded` already, under a
@@ -175,11 +180,12 @@ struct ProgramsReturning {
 // Time has passed (see Scheduler::NextDeadline()).
 struct Tick {};
 
-using Event = std::variant<Submit, Restored, ProfileRestored, QueueHeldRestored, SampleTaken,
-                           Started, StartFailed, Exited, ClientGone, NodeFailed, SignalRefused,
-                           NotSaved, CancelAsked, HoldAsked, ReleaseAsked, SuspendAsked,
-                           ResumeAsked, DrainAsked, HoldQueueAsked, ReleaseQueueAsked, UpdateAsked,
-                           ForgetProfileAsked, Acquire, LeaseReleased, ProgramsReturning, Tick>;
+using Event =
+    std::variant<Submit, Restored, ProfileRestored, QueueHeldRestored, SampleTaken, Started,
+                 StartFailed, Exited, ClientGone, NodeFailed, SignalRefused, NotSaved, CancelAsked,
+                 HoldAsked, ReleaseAsked, SuspendAsked, ResumeAsked, DrainAsked, HoldQueueAsked,
+                 ReleaseQueueAsked, UpdateAsked, ForgetProfileAsked, ConfigChanged, Acquire,
+                 LeaseReleased, ProgramsReturning, Tick>;
 
 }  // namespace stageload::core
 

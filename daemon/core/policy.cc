@@ -33,8 +33,7 @@ absl::Status ValidateDuration(const char* field, absl::Duration duration) {
 
 }  // namespace
 
-Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit) {
-  const Bytes budget = Policy().swap_budget;
+Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit, Bytes budget) {
   return swap_limit ? std::min(budget, std::max(Bytes(0), *swap_limit)) : budget;
 }
 

@@ -47,9 +47,16 @@ struct Policy {
   friend bool operator==(const Policy&, const Policy&) = default;
 };
 
+// What holds for a request that does not say otherwise.
+struct Defaults {
+  Policy policy;
+  // Of a guarded command, instead of policy.start_timeout: somebody sits before it.
+  std::optional<absl::Duration> guard_start_timeout = absl::Minutes(30);
+};
+
 // The budget of who names none: no more than the swap limit, if there is one, so that a default
 // does not make a limit impossible that somebody asked for.
-Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit);
+Bytes DefaultSwapBudget(std::optional<Bytes> swap_limit, Bytes budget = Policy().swap_budget);
 
 // What holds for all requests (the config file).
 struct Config {

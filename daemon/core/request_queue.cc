@@ -178,6 +178,14 @@ void RequestQueue::ReleaseAll(const Instant& now) {
   }
 }
 
+void RequestQueue::SetGroupLimits(std::map<std::string, int> limits) {
+  group_limits_ = std::move(limits);
+  for (auto& [id, lane] : lanes_) {
+    const bool full = IsFull(lane.key.group);
+    if (lane.full != full) Change(id, [full](Lane& l) { l.full = full; });
+  }
+}
+
 void RequestQueue::Occupy(const std::string& name, int change) {
   Group& group = groups_[name];
   group.active += change;

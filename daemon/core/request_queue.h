@@ -65,6 +65,7 @@ class RequestQueue {
   void HoldAll(const Instant& now, std::string why);
   void ReleaseAll(const Instant& now);
   const std::optional<std::string>& held() const { return held_; }  // why
+  void SetGroupLimits(std::map<std::string, int> limits);
   void Occupy(const std::string& group, int change);  // a client of it started (1) or ended (-1)
   void Observe(absl::Duration now, const std::vector<BusyReading>& readings);
   void AdvanceTo(const Instant& now);  // begin times and quiet times that have come

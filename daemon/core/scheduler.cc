@@ -655,6 +655,12 @@ void Scheduler::On(const Instant&, const ForgetProfileAsked& event, Effects& eff
   effects.emplace_back(Forgotten{event.profile});
 }
 
+void Scheduler::On(const Instant&, const ConfigChanged& event, Effects&) {
+  config_ = event.config;
+  queue_.SetGroupLimits(config_.group_limits);
+  room_.reset();
+}
+
 void Scheduler::On(const Instant&, const Tick&, Effects&) {}
 
 // ---- Ends ----

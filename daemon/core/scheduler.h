@@ -169,6 +169,7 @@ class Scheduler {
   void On(const Instant& now, const ReleaseQueueAsked& event, Effects& effects);
   void On(const Instant& now, const UpdateAsked& event, Effects& effects);
   void On(const Instant& now, const ForgetProfileAsked& event, Effects& effects);
+  void On(const Instant& now, const ConfigChanged& event, Effects& effects);
   void On(const Instant& now, const Acquire& event, Effects& effects);
   void On(const Instant& now, const LeaseReleased& event, Effects& effects);
   void On(const Instant& now, const ProgramsReturning& event, Effects& effects);

@@ -28,12 +28,18 @@ constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 
 void Daemon::Start() {
   crashed_ = false;
-  core_.emplace(plan_.config, parts_.disk->NextId());
+  core_.emplace(config_, parts_.disk->NextId());
+  parts_.invariants->Configured(config_);
   next_sample_ = parts_.world->time();
   next_busy_look_ = next_sample_;
   stalled_until_ = absl::ZeroDuration();
   Restore();
   if (crashed_) CrashNow();
+}
+
+void Daemon::Reconfigure(const core::Config& config) {
+  config_ = config;
+  if (up()) Post([this, config] { Feed(core::ConfigChanged{config}); });
 }
 
 void Daemon::Round() {

@@ -68,11 +68,13 @@ class Daemon {
     StoreTrip* trip;  // null: what was committed comes back without one
   };
   Daemon(const Plan& plan, Parts parts, Random random)
-      : plan_(plan), parts_(parts), random_(random) {}
+      : plan_(plan), parts_(parts), random_(random), config_(plan.config) {}
 
   // ---- Its life ----
   bool up() const { return core_.has_value(); }
   void Start();
+  // What is in its config file from here on; one that runs is told.
+  void Reconfigure(const core::Config& config);
   void Round();
   // World::time() of the next round.
   absl::Duration WakeAt() const;
@@ -150,6 +152,7 @@ class Daemon {
   const Plan& plan_;
   Parts parts_;
   Random random_;
+  core::Config config_;
 
   // What a crash takes.
   std::optional<core::Scheduler> core_;

@@ -97,6 +97,7 @@ class Mixer {
   void One(const core::Exited& v) { All(v.id, v.outcome, v.remaining); }
   void One(const core::SignalRefused& v) { All(v.id, v.text); }
   void One(const core::DrainAsked& v) { All(v.drain); }
+  void One(const core::ConfigChanged& v) { All(v.config.max_bypass, v.config.memory_pool); }
   void One(const core::Acquire& v) {
     All(v.token, v.client, v.stage, v.memory, v.start_timeout, v.loaded, v.holder);
   }
@@ -210,6 +211,10 @@ struct EventText {
   std::string operator()(const core::ReleaseAsked& v) const { return Id("ReleaseAsked", v.id); }
   std::string operator()(const core::SuspendAsked& v) const { return Id("SuspendAsked", v.id); }
   std::string operator()(const core::ResumeAsked& v) const { return Id("ResumeAsked", v.id); }
+  std::string operator()(const core::ConfigChanged& v) const {
+    return absl::StrCat("ConfigChanged max_bypass ", v.config.max_bypass, " pool ",
+                        Text(v.config.memory_pool), " reserve ", v.config.reserve_fraction);
+  }
   std::string operator()(const core::DrainAsked& v) const {
     return v.drain ? "DrainAsked yes" : "DrainAsked no";
   }

@@ -80,6 +80,7 @@ const char* Name(Count count) {
                                            "pids reused",
                                            "signals held back by identity",
                                            "drains",
+                                           "config changes",
                                            "queue holds",
                                            "requeued",
                                            "updated",
@@ -212,6 +213,11 @@ void Invariants::On(const core::ReleaseAsked& release) {
 void Invariants::On(const core::DrainAsked& asked) {
   if (asked.drain && !draining_) ++counters_[Count::kDrains];
   draining_ = asked.drain;
+}
+
+void Invariants::On(const core::ConfigChanged& changed) {
+  ++counters_[Count::kConfigs];
+  config_ = changed.config;
 }
 
 void Invariants::On(const core::QueueHeldRestored&) {

@@ -102,6 +102,7 @@ enum class Count {
   kPidsReused,
   kStoppedByIdentity,
   kDrains,
+  kConfigs,
   kQueueHolds,
   kRequeued,
   kUpdated,
@@ -143,6 +144,9 @@ class Invariants {
  public:
   Invariants(const core::Config& config, Counters& counters)
       : config_(config), counters_(counters) {}
+
+  // A daemon starts with this.
+  void Configured(const core::Config& config) { config_ = config; }
 
   // Around each step of the core. `time` is the simulator's own clock (World::time()).
   void Before(absl::Duration time, const Instant& now, const core::Event& event);
@@ -229,6 +233,7 @@ class Invariants {
   void On(const core::HoldAsked& hold);
   void On(const core::ReleaseAsked& release);
   void On(const core::DrainAsked& asked);
+  void On(const core::ConfigChanged& changed);
   void On(const core::QueueHeldRestored&);
   void On(const core::UpdateAsked& asked);
   void On(const core::QueueHeld& held);
@@ -304,7 +309,7 @@ class Invariants {
   void CheckTimes(const Own& own);
   void CheckSums(const core::Scheduler& core);
 
-  const core::Config config_;
+  core::Config config_;
   Counters& counters_;
   std::optional<Violation> violation_;
 

@@ -212,6 +212,15 @@ Plan DrawPlan(Random& random, absl::Duration length) {
   return plan;
 }
 
+core::Config DrawOtherConfig(Random& random, const Plan& plan) {
+  core::Config config = DrawConfig(random, plan.machine, plan);
+  config.dry_run = plan.config.dry_run;
+  for (const std::string& group : plan.groups) {
+    if (random.Chance(0.3)) config.group_limits.erase(group);
+  }
+  return config;
+}
+
 Ask DrawAsk(Random& random, const Plan& plan) {
   Ask ask;
   core::Submit& submit = ask.submit;

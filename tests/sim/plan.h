@@ -61,6 +61,9 @@ struct Plan {
   std::vector<std::string> patterns;
 };
 Plan DrawPlan(Random& random, absl::Duration length);
+// What the machine's owner writes into the config file meanwhile. Whether to dry-run is no matter of
+// the file.
+core::Config DrawOtherConfig(Random& random, const Plan& plan);
 
 // One request: what is asked and what the program then does.
 struct Ask {

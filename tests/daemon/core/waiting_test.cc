@@ -40,6 +40,73 @@ class WaitingTest : public SchedulerTest {
   const JobRecord& Row(int id) { return *scheduler_->Find(JobId{id}); }
 };
 
+// ---- Another config ----
+
+TEST_F(WaitingTest, WhatALargerPoolHasRoomForStartsAtOnce) {
+  config_.memory_pool = GiB(4);
+  Restart(config_);
+  Sample();
+  const int first = Declaring(GiB(3));
+  const int second = Declaring(GiB(3));
+  Sample();
+  EXPECT_EQ(StateOf(first), JobState::kRunning);
+  EXPECT_EQ(BlockersOf(second).at(0), BlockerKind::kMemory);
+  config_.memory_pool = GiB(6);
+  const Effects effects = Step(ConfigChanged{config_});
+  EXPECT_EQ(All<core::Start>(effects).at(0).id, JobId{second});
+}
+
+TEST_F(WaitingTest, ASmallerPoolStopsNobodyAndLetsNobodyIn) {
+  Sample();
+  const int running = Declaring(GiB(3));
+  Sample();
+  config_.memory_pool = GiB(2);
+  const Effects effects = Step(ConfigChanged{config_});
+  EXPECT_THAT(All<Signal>(effects), IsEmpty());
+  EXPECT_EQ(StateOf(running), JobState::kRunning);
+  const int next = Declaring(GiB(1));
+  Sample();
+  EXPECT_EQ(BlockersOf(next).at(0), BlockerKind::kMemory);
+}
+
+TEST_F(WaitingTest, GroupLimitsOpenAndCloseTheWayWhenTheyChange) {
+  config_.group_limits = {{"gpu", 1}};
+  Restart(config_);
+  Sample();
+  Submit submit;
+  submit.policy.memory = GiB(1);
+  submit.group = "gpu";
+  const int first = Submitted(submit);
+  const int second = Submitted(submit);
+  Sample();
+  EXPECT_EQ(StateOf(first), JobState::kRunning);
+  EXPECT_EQ(BlockersOf(second).at(0), BlockerKind::kGroup);
+
+  config_.group_limits = {{"gpu", 2}};
+  EXPECT_EQ(All<core::Start>(Step(ConfigChanged{config_})).at(0).id, JobId{second});
+  const int third = Submitted(submit);
+  EXPECT_EQ(BlockersOf(third).at(0), BlockerKind::kGroup);
+
+  config_.group_limits.clear();
+  EXPECT_EQ(All<core::Start>(Step(ConfigChanged{config_})).at(0).id, JobId{third});
+
+  // One that nobody had named before fills up with those that run in it already.
+  config_.group_limits = {{"gpu", 3}};
+  Step(ConfigChanged{config_});
+  EXPECT_EQ(BlockersOf(Submitted(submit)).at(0), BlockerKind::kGroup);
+}
+
+TEST_F(WaitingTest, AShorterQueueForgetsNobody) {
+  Step(HoldQueueAsked{"no"});
+  const int first = Declaring(GiB(1));
+  const int second = Declaring(GiB(1));
+  config_.max_queued = 1;
+  Step(ConfigChanged{config_});
+  EXPECT_EQ(StateOf(first), JobState::kPending);
+  EXPECT_EQ(StateOf(second), JobState::kPending);
+  EXPECT_THAT(All<Refused>(SubmitMemory(GiB(1))), SizeIs(1));
+}
+
 // ---- The held queue ----
 
 TEST_F(WaitingTest, AHeldQueueStartsNoJobUntilItIsReleasedAndSaysWhy) {
