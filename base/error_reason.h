@@ -20,6 +20,7 @@ inline constexpr std::string_view kQueueFull = "QUEUE_FULL";
 inline constexpr std::string_view kNeverFits = "NEVER_FITS";
 inline constexpr std::string_view kAdmissionTimeout = "ADMISSION_TIMEOUT";
 inline constexpr std::string_view kInvalidField = "INVALID_FIELD";
+inline constexpr std::string_view kInvalidConfig = "INVALID_CONFIG";
 inline constexpr std::string_view kNoSample = "NO_SAMPLE";
 inline constexpr std::string_view kShuttingDown = "SHUTTING_DOWN";
 inline constexpr std::string_view kStoreFailed = "STORE_FAILED";

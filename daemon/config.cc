@@ -1,209 +1,251 @@
 #include "daemon/config.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <optional>
+#include <numeric>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/text.h"
+#include "absl/strings/str_join.h"
+#include "daemon/config_keys.h"
 #include "toml++/toml.h"
 
 namespace stageload {
 namespace {
 
-// Reads one key's value into the config; an error says what is wrong with it, without the place.
-using Reader = std::function<absl::Status(const toml::node&, DaemonConfig&)>;
+constexpr std::pair<LogLevel, const char*> kLevels[] = {{LogLevel::kTrace, "trace"},
+                                                        {LogLevel::kDebug, "debug"},
+                                                        {LogLevel::kInfo, "info"},
+                                                        {LogLevel::kWarn, "warn"},
+                                                        {LogLevel::kError, "error"}};
 
-absl::StatusOr<Bytes> ReadBytes(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return ParseBytes(*text);
-  const auto count = node.value_exact<std::int64_t>();
-  if (count && *count >= 0) return Bytes(*count);
-  return absl::InvalidArgumentError("needs a size such as \"8G\" or a number of bytes");
+std::string TableOf(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+std::string WithoutTable(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return dot == std::string::npos ? name : name.substr(dot + 1);
 }
 
-absl::Status Assign(const absl::StatusOr<Bytes>& bytes, std::optional<Bytes>& field) {
-  if (bytes.ok()) field = *bytes;
-  return bytes.status();
+bool IsTable(const std::string& name) {
+  const auto in_it = [&](const ConfigKey& key) { return TableOf(key.name) == name; };
+  return std::any_of(ConfigKeys().begin(), ConfigKeys().end(), in_it);
 }
 
-absl::Status ReadReservePercent(const toml::node& node, DaemonConfig& config) {
-  const auto percent = node.value<double>();
-  if (!node.is_number() || !percent || !(*percent >= 0 && *percent <= 90)) {
-    return absl::InvalidArgumentError("needs a number from 0 to 90");
-  }
-  config.core.reserve_fraction = *percent / 100;
-  return absl::OkStatus();
-}
-
-absl::Status ReadMaxPressure(const toml::node& node, DaemonConfig& config) {
-  const std::string word = node.value_exact<std::string>().value_or("");
-  if (word != "warn" && word != "critical") {
-    return absl::InvalidArgumentError("needs \"warn\" or \"critical\"");
-  }
-  config.core.max_pressure = word == "warn" ? core::Pressure::kWarn : core::Pressure::kCritical;
-  return absl::OkStatus();
-}
-
-// A whole number of this range.
-absl::Status ReadCount(const toml::node& node, int low, int high, int& field) {
-  const auto count = node.value_exact<std::int64_t>();
-  if (!count || *count < low || *count > high) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("needs a whole number from ", low, " to ", high));
-  }
-  field = static_cast<int>(*count);
-  return absl::OkStatus();
-}
-
-absl::Status ReadDuration(const toml::node& node, const char* example, absl::Duration& field) {
-  const auto text = node.value_exact<std::string>();
-  if (!text) {
-    return absl::InvalidArgumentError(absl::StrCat("needs a duration such as \"", example, "\""));
-  }
-  const absl::StatusOr<absl::Duration> duration = ParseDuration(*text);
-  if (duration.ok()) field = *duration;
-  return duration.status();
-}
-
-absl::Status ReadKeepHistory(const toml::node& node, DaemonConfig& config) {
-  if (absl::Status status = ReadDuration(node, "30d", config.keep_history); !status.ok()) {
-    return status;
-  }
-  // A job would be gone before its `wait` could ask for it.
-  if (config.keep_history >= absl::Minutes(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError("must be at least \"1m\"");
-}
-
-absl::Status ReadOnEnd(const toml::node& node, DaemonConfig& config) {
-  const auto text = node.value_exact<std::string>();
-  if (!text || text->empty() || text->find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        "needs a command for /bin/sh, such as \"echo $STAGELOAD_JOB_ID >>~/ended\"");
-  }
-  config.on_end = *text;
-  return absl::OkStatus();
-}
-
-absl::Status ReadAnonymousCredit(const toml::node& node, DaemonConfig& config) {
-  const auto share = node.value<double>();
-  if (!node.is_number() || !share || !(*share >= 0 && *share <= 1)) {
-    return absl::InvalidArgumentError("needs a number from 0 to 1");
-  }
-  config.core.anonymous_credit = *share;
-  return absl::OkStatus();
-}
-
-absl::Status ReadGroupLimits(const toml::node& node, DaemonConfig& config) {
-  constexpr char kNeeds[] = "needs a table of groups and how many of each may run, such as gpu = 1";
-  const toml::table* table = node.as_table();
-  if (table == nullptr) return absl::InvalidArgumentError(kNeeds);
-  for (const auto& [group, value] : *table) {
-    const std::string name(group.str());
-    if (!ReadCount(value, 1, 100'000, config.core.group_limits[name]).ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(kNeeds, "; ", name, " has something else"));
+// How many letters are to be changed, added or left out to get from one to the other.
+std::size_t Distance(const std::string& from, const std::string& to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({changed, row[j] + 1, row[j + 1] + 1}));
     }
   }
-  return absl::OkStatus();
+  return row.back();
 }
 
-const std::map<std::string, Reader>& Readers() {
-  static const auto* readers = new std::map<std::string, Reader>{
-      {"memory_pool",
-       [](const toml::node& node, DaemonConfig& config) {
-         return Assign(ReadBytes(node), config.core.memory_pool);
-       }},
-      {"reserve",
-       [](const toml::node& node, DaemonConfig& config) {
-         return Assign(ReadBytes(node), config.core.reserve);
-       }},
-      {"reserve_percent", ReadReservePercent},
-      {"max_pressure", ReadMaxPressure},
-      {"max_queued",
-       [](const toml::node& node, DaemonConfig& config) {
-         return ReadCount(node, 1, 100'000, config.core.max_queued);
-       }},
-      {"max_sessions",
-       [](const toml::node& node, DaemonConfig& config) {
-         return ReadCount(node, 1, 1000, config.core.max_sessions);
-       }},
-      {"max_bypass",
-       [](const toml::node& node, DaemonConfig& config) {
-         return ReadCount(node, 0, 1000, config.core.max_bypass);
-       }},
-      {"settle",
-       [](const toml::node& node, DaemonConfig& config) {
-         return ReadDuration(node, "15s", config.core.settle);
-       }},
-      {"keep_history", ReadKeepHistory},
-      {"on_end", ReadOnEnd},
-      {"anonymous_credit", ReadAnonymousCredit},
-      {"group_limits", ReadGroupLimits},
-  };
-  return *readers;
+// The key that was meant, if one is near: also by its option's name, and in another table.
+const ConfigKey* Nearest(std::string word) {
+  std::replace(word.begin(), word.end(), '-', '_');
+  const ConfigKey* nearest = nullptr;
+  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const ConfigKey& key : ConfigKeys()) {
+    const std::size_t distance =
+        std::min(Distance(word, key.name), Distance(WithoutTable(word), WithoutTable(key.name)));
+    if (distance < least) {
+      least = distance;
+      nearest = &key;
+    }
+  }
+  return nearest;
 }
 
-absl::Status At(const std::string& path, const toml::source_region& source,
-                const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ":", source.begin.line, ": ", text));
-}
-
-std::string KnownKeys() {
+std::string UnknownKey(const std::string& name) {
+  if (const ConfigKey* meant = Nearest(name)) {
+    const std::string table = TableOf(meant->name);
+    return absl::StrCat("unknown key \"", name, "\"; did you mean ", WithoutTable(meant->name),
+                        table.empty() ? "" : absl::StrCat(" in the table [", table, "]"), "?");
+  }
   std::string keys;
-  for (const auto& [key, reader] : Readers()) absl::StrAppend(&keys, keys.empty() ? "" : ", ", key);
-  return keys;
+  for (const ConfigKey& key : ConfigKeys()) {
+    absl::StrAppend(&keys, keys.empty() ? "" : ", ", key.name);
+  }
+  return absl::StrCat("unknown key \"", name, "\"; the keys are ", keys);
 }
 
-absl::StatusOr<DaemonConfig> FromTable(const std::string& path, const toml::table& table) {
-  DaemonConfig config;
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    const auto reader = Readers().find(name);
-    if (reader == Readers().end()) {
-      return At(path, node.source(),
-                absl::StrCat("unknown key \"", name, "\"; the keys are ", KnownKeys()));
-    }
-    const absl::Status status = reader->second(node, config);
-    if (!status.ok()) {
-      return At(path, node.source(), absl::StrCat(name, ": ", std::string(status.message())));
+// As it stands in the file, in one line and cut.
+std::string ValueText(const toml::node& node) {
+  std::ostringstream out;
+  if (const auto word = node.value_exact<std::string>()) {
+    out << '"' << *word << '"';
+  } else {
+    node.visit([&out](const auto& value) { out << value; });
+  }
+  std::string text = out.str();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  constexpr std::size_t kMost = 60;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+// Reads a file's tables into a config and collects what is wrong.
+class ConfigReader {
+ public:
+  explicit ConfigReader(std::string path) : path_(std::move(path)) {}
+
+  void Read(const toml::table& table, const std::string& within) {
+    for (const auto& [key, node] : table) {
+      const std::string name = absl::StrCat(within, std::string(key.str()));
+      const auto known = std::find_if(ConfigKeys().begin(), ConfigKeys().end(),
+                                      [&](const ConfigKey& each) { return each.name == name; });
+      if (known != ConfigKeys().end()) {
+        ReadKey(*known, node);
+      } else if (within.empty() && IsTable(name) && node.is_table()) {
+        Read(*node.as_table(), name + ".");
+      } else if (within.empty() && IsTable(name)) {
+        Complain(node.source(),
+                 absl::StrCat(name, ": needs a table: a line [", name, "], and below it its keys"));
+      } else {
+        Complain(node.source(), UnknownKey(name));
+      }
     }
   }
-  return config;
-}
+
+  void Complain(const toml::source_region& source, const std::string& text) {
+    complaints_.emplace_back(source.begin.line, text);
+  }
+
+  absl::StatusOr<DaemonConfig> Finish() {
+    if (complaints_.empty()) return std::move(config_);
+    // The table is in the order of its keys' names.
+    std::stable_sort(complaints_.begin(), complaints_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto line = [this](std::string* out, const auto& each) {
+      absl::StrAppend(out, path_, ":", each.first, ": ", each.second);
+    };
+    return absl::InvalidArgumentError(absl::StrJoin(complaints_, "\n", line));
+  }
+
+ private:
+  void ReadKey(const ConfigKey& key, const toml::node& node) {
+    const absl::Status status = key.read(node, config_);
+    if (status.ok()) {
+      config_.lines[key.name] = static_cast<int>(node.source().begin.line);
+      return;
+    }
+    const std::string message(status.message());
+    const std::string value = ValueText(node);
+    // Those that read sizes and durations say it themselves.
+    const bool told = node.is_string() && message.find(value) != std::string::npos;
+    Complain(node.source(),
+             absl::StrCat(key.name, ": ", message, told ? "" : absl::StrCat("; it is ", value)));
+  }
+
+  const std::string path_;
+  DaemonConfig config_;
+  std::vector<std::pair<toml::source_index, std::string>> complaints_;
+};
 
 // NotFound only when there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr && errno == ENOENT) return absl::NotFoundError(path);
+  // Not to wait for who writes into a named pipe.
+  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) return absl::NotFoundError(path);
   std::string text;
-  bool failed = file == nullptr;
-  if (file != nullptr) {
+  struct stat status {};
+  bool failed = file < 0 || fstat(file, &status) != 0;
+  const bool pipe = !failed && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  while (!failed && !pipe) {
     char buffer[4096];
-    std::size_t count = 0;
-    while ((count = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, count);
-    failed = std::ferror(file) != 0;  // errno is that of read(2), such as EISDIR
+    const ssize_t count = read(file, buffer, sizeof buffer);
+    failed = count < 0 && errno != EINTR;
+    if (count == 0) break;
+    if (count > 0) text.append(buffer, static_cast<std::size_t>(count));
   }
   const int error = errno;
-  if (file != nullptr) std::fclose(file);
+  if (file >= 0) close(file);
+  if (pipe) return absl::InvalidArgumentError(absl::StrCat("read ", path, ": is no file"));
   if (failed) {
     return absl::InvalidArgumentError(absl::StrCat("read ", path, ": ", std::strerror(error)));
   }
   return text;
 }
 
+// A comment of at most so wide lines.
+std::string Comment(const std::string& text) { return absl::StrCat("# ", text, "\n"); }
+
 }  // namespace
+
+const char* Name(LogLevel level) {
+  for (const auto& [known, name] : kLevels) {
+    if (known == level) return name;
+  }
+  return "info";
+}
+
+absl::StatusOr<LogLevel> ParseLogLevel(const std::string& text) {
+  for (const auto& [level, name] : kLevels) {
+    if (text == name) return level;
+  }
+  return absl::InvalidArgumentError("needs \"trace\", \"debug\", \"info\", \"warn\" or \"error\"");
+}
 
 absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (absl::IsNotFound(text.status())) return DaemonConfig{};
   if (!text.ok()) return text.status();
+  ConfigReader reader(path);
   try {
-    return FromTable(path, toml::parse(*text, path));
+    reader.Read(toml::parse(*text, path), "");
   } catch (const toml::parse_error& error) {
-    return At(path, error.source(), std::string(error.description()));
+    reader.Complain(error.source(), std::string(error.description()));
   }
+  return reader.Finish();
+}
+
+std::vector<Setting> SettingsOf(const DaemonConfig& config) {
+  std::vector<Setting> settings;
+  for (const ConfigKey& key : ConfigKeys()) {
+    Setting setting{key.name, key.show(config), std::nullopt, key.needs_restart};
+    const auto line = config.lines.find(key.name);
+    if (line != config.lines.end()) setting.line = line->second;
+    settings.push_back(std::move(setting));
+  }
+  return settings;
+}
+
+std::string ConfigTemplate() {
+  std::string text =
+      "# The settings of stageload. Every key is optional, and stands here with its default, or\n"
+      "# with an example where there is none. Take the # away from those that you change, then:\n"
+      "#   stageloadctl config check     # what is wrong with it\n"
+      "#   stageloadctl config reload    # has the daemon that runs read it\n"
+      "# Sizes are such as \"8G\" or \"512M\", durations such as \"90s\", \"30m\" or \"1d\".\n";
+  const DaemonConfig defaults;
+  std::string table;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (TableOf(key.name) != table) {
+      table = TableOf(key.name);
+      absl::StrAppend(&text, "\n[", table, "]\n");
+      if (table == "defaults") {
+        text += Comment("What holds for jobs and guarded commands that do not say otherwise.");
+      }
+    }
+    const std::optional<std::string> value = key.show(defaults);
+    absl::StrAppend(&text, "\n", Comment(key.does),
+                    key.needs_restart ? Comment("Takes a restart of the daemon.") : "");
+    if (!value) text += Comment("There is no default; an example:");
+    absl::StrAppend(&text, "#", WithoutTable(key.name), " = ", value.value_or(key.example), "\n");
+  }
+  return text;
 }
 
 }  // namespace stageload

@@ -1,7 +1,4 @@
 // stageloadd: the only place where its parts are built and wired, and where threads are made.
-#include <spdlog/sinks/rotating_file_sink.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -16,6 +13,7 @@
 #include <iostream>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/disk_error.h"
 #include "base/library_log.h"
@@ -39,9 +38,11 @@
 #include "daemon/jobs/end_hooks.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
+#include "daemon/log.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/passed_socket.h"
 #include "daemon/rpc/server.h"
+#include "daemon/settings.h"
 #include "daemon/store/store.h"
 #include "daemon/telemetry/hub.h"
 
@@ -50,19 +51,17 @@ extern char** environ;  // declared by no header of macOS
 namespace stageload {
 namespace {
 
-constexpr std::size_t kLogFileBytes = 8 * 1024 * 1024;
-constexpr std::size_t kLogFiles = 4;
 constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
 
 struct Options {
   std::optional<absl::Duration> idle_exit;
   bool log_stderr = false;
-  bool dry_run = false;
+  Overrides overrides;
   rpc::StartedBy started_by = rpc::StartedBy::kUser;
 };
 
-// That end the daemon. Blocked until it is ready for them.
-sigset_t EndSignals() {
+// That end the daemon, or have it read its config again. Blocked until it is ready for them.
+sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -71,12 +70,11 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// Whether one of them has come and was not taken.
+// Whether one that ends it has come and was not taken.
 bool EndIsAsked() {
   sigset_t pending;
   sigpending(&pending);
-  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
-         sigismember(&pending, SIGHUP) == 1;
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
 }
 
 // This process's environment, "NAME=value".
@@ -97,32 +95,6 @@ absl::Status MakePrivateFolder(const std::string& path) {
   if (error) return DiskError(error.value(), "make " + path);
   if (chmod(path.c_str(), 0700) != 0) return DiskError(errno, "chmod 700 " + path);
   return absl::OkStatus();
-}
-
-absl::Status StartLog(const Paths& paths, const Options& options) {
-  const absl::Status folder = MakePrivateFolder(paths.logs);
-  if (!folder.ok()) return folder;
-  try {
-    std::vector<spdlog::sink_ptr> sinks = {std::make_shared<spdlog::sinks::rotating_file_sink_mt>(
-        paths.logs + "/stageloadd.log", kLogFileBytes, kLogFiles)};
-    if (options.log_stderr) {
-      sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    }
-    auto logger = std::make_shared<spdlog::logger>("stageloadd", sinks.begin(), sinks.end());
-    logger->flush_on(spdlog::level::info);
-    spdlog::set_default_logger(std::move(logger));
-  } catch (const spdlog::spdlog_ex& error) {
-    return absl::UnavailableError(absl::StrCat("open the log: ", error.what()));
-  }
-  return absl::OkStatus();
-}
-
-void LogEvent(const telemetry::Event& event) {
-  const bool bad = event.kind == "store_failed" || event.kind == "sample_failed" ||
-                   event.kind == "signal_refused" || event.kind == "store_damaged";
-  const std::string job = event.job ? absl::StrCat(" job=", core::Value(*event.job)) : "";
-  spdlog::log(bad ? spdlog::level::err : spdlog::level::info, "{}{} {}", event.kind, job,
-              event.text);
 }
 
 absl::StatusOr<std::string> ShimPath() {
@@ -157,11 +129,14 @@ class Daemon {
   void Stop();
 
  private:
-  engine::Engine::Options EngineOptions(const DaemonConfig& config, const Options& options);
+  engine::Engine::Options EngineOptions(const Options& options);
+  rpc::Parts RpcParts(const Paths& paths, const Options& options);
   void StartThreads();
   void TakeSignal();
+  absl::StatusOr<std::vector<rpc::SettingChange>> ReloadConfig(const std::string& asked);
 
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGALRM}};
+  std::unique_ptr<Settings> settings_;
   std::string end_;  // why it ends
   std::optional<rpc::ListeningSocket> socket_;
   std::unique_ptr<store::Store> store_;
@@ -178,30 +153,33 @@ class Daemon {
   std::thread hub_thread_, engine_thread_;
 };
 
-engine::Engine::Options Daemon::EngineOptions(const DaemonConfig& config, const Options& options) {
+engine::Engine::Options Daemon::EngineOptions(const Options& options) {
+  const std::shared_ptr<const DaemonConfig> config = settings_->config();
   engine::Engine::Options out;
-  out.config = config.core;
-  out.keep_history = config.keep_history;
-  out.config.dry_run = options.dry_run;
+  out.config = config->core;
+  out.keep_history = config->keep_history;
   out.idle_exit = options.idle_exit;
   out.on_idle = [] {
-    spdlog::info("leaving: nothing was asked or run for the idle time");
+    Log(LogLevel::kInfo, "idle", "leaving: nothing was asked or run for the idle time");
     AskToEnd();
   };
-  out.on_event = LogEvent;
-  hooks_.emplace(jobs::EndHooks::Options{.on_end = config.on_end,
+  out.on_event = [](const telemetry::Event& event, const engine::Readings& readings) {
+    Log(event, readings);
+  };
+  hooks_.emplace(jobs::EndHooks::Options{.on_end = config->on_end,
                                          .environment = ProcessVariables(),
                                          .on_failure = [](core::JobId id, const std::string& text) {
-                                           spdlog::warn("hook_failed job={} {}", core::Value(id),
-                                                        text);
+                                           Log(LogLevel::kWarn, "hook_failed", text, id);
                                          }});
   out.on_end = [this](const core::JobRecord& record) { hooks_->Post(record); };
   return out;
 }
 
 absl::Status Daemon::Start(const Paths& paths, const Options& options, std::optional<int> passed) {
-  const absl::StatusOr<DaemonConfig> config = LoadConfig(paths.config);
-  if (!config.ok()) return config.status();
+  absl::StatusOr<std::unique_ptr<Settings>> settings =
+      Settings::Load(paths.config, options.overrides);
+  if (!settings.ok()) return settings.status();
+  settings_ = *std::move(settings);
   const absl::StatusOr<std::string> shim = ShimPath();
   if (!shim.ok()) return shim.status();
   // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
@@ -209,7 +187,8 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   absl::StatusOr<rpc::ListeningSocket> socket = LockHome(paths, options.started_by);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
-  const absl::Status log = StartLog(paths, options);
+  absl::Status log = MakePrivateFolder(paths.logs);
+  if (log.ok()) log = OpenLog(paths.logs, settings_->config()->log, options.log_stderr);
   if (!log.ok()) return log;
   jobs_.emplace(paths.jobs, *shim);
   absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store, [this] {
@@ -224,8 +203,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   if (!listens.ok()) return listens;
 
   engine_ = std::make_unique<engine::Engine>(
-      EngineOptions(*config, options),
-      engine::Engine::Parts{host_.get(), store_.get(), &*jobs_, &hub_});
+      EngineOptions(options), engine::Engine::Parts{host_.get(), store_.get(), &*jobs_, &hub_});
   auto exits = jobs::ExitWatcher::Create(
       [this](const core::ProcessIdentity& identity) { engine_->ProcessExited(identity); });
   if (!exits.ok()) return exits.status();
@@ -237,10 +215,28 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
                         [this](int descriptor, std::function<void()> on_urgent) {
                           return exits_->WatchUrgent(descriptor, std::move(on_urgent));
                         });
-  if (!hinted.ok()) spdlog::debug("no hints of memory pressure: {}", std::string(hinted.message()));
+  if (!hinted.ok()) {
+    Log(LogLevel::kDebug, "no_hints",
+        absl::StrCat("of memory pressure: ", std::string(hinted.message())));
+  }
   const absl::Status restored = engine_->Restore();
   if (!restored.ok()) return restored;
 
+  server_ = std::make_unique<rpc::Server>(RpcParts(paths, options));
+  StartThreads();
+  Log(LogLevel::kInfo, "listens",
+      absl::StrCat("stageloadd ", kVersion, " pid ", getpid(), " listens at ", paths.socket,
+                   passed ? ", passed to it" : ""));
+  if (options.overrides.dry_run) {
+    Log(LogLevel::kInfo, "dry_run",
+        "dry run: what would be stopped or suspended is told and runs on; only what a user "
+        "cancels or suspends is signalled");
+  }
+  return server_->Start(*socket_, {{exits_->descriptor(), [this] { exits_->Handle(); }},
+                                   {signals_.descriptor(), [this] { TakeSignal(); }}});
+}
+
+rpc::Parts Daemon::RpcParts(const Paths& paths, const Options& options) {
   rpc::Parts parts;
   parts.engine = engine_.get();
   parts.hub = &hub_;
@@ -249,21 +245,14 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
     return asked_host_->Find(pid);
   };
   parts.on_shutdown = AskToEnd;
-  parts.dry_run = options.dry_run;
+  parts.defaults = [this] { return settings_->config()->defaults; };
+  parts.config = [this] { return settings_->View(); };
+  parts.reload_config = [this] { return ReloadConfig("asked by a client"); };
+  parts.dry_run = options.overrides.dry_run;
   parts.started_by = options.started_by;
   parts.state_directory = paths.state;
   parts.start_time = absl::Now();
-  server_ = std::make_unique<rpc::Server>(std::move(parts));
-  StartThreads();
-  spdlog::info("stageloadd {} pid {} listens at {}{}", kVersion, getpid(), paths.socket,
-               passed ? ", passed to it" : "");
-  if (options.dry_run) {
-    spdlog::info(
-        "dry run: what would be stopped or suspended is told and runs on; only what a user "
-        "cancels or suspends is signalled");
-  }
-  return server_->Start(*socket_, {{exits_->descriptor(), [this] { exits_->Handle(); }},
-                                   {signals_.descriptor(), [this] { TakeSignal(); }}});
+  return parts;
 }
 
 void Daemon::StartThreads() {
@@ -272,7 +261,7 @@ void Daemon::StartThreads() {
 }
 
 std::string Daemon::Serve(const Options& options) {
-  sigset_t signals = EndSignals();
+  sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   if (options.started_by == rpc::StartedBy::kAutostart) {
     const itimerval each_second{{1, 0}, {1, 0}};
@@ -282,8 +271,34 @@ std::string Daemon::Serve(const Options& options) {
   return end_;
 }
 
+// Reads the config again; `asked` is by whom.
+absl::StatusOr<std::vector<rpc::SettingChange>> Daemon::ReloadConfig(const std::string& asked) {
+  const auto changes = settings_->Reload([this](const DaemonConfig& config) {
+    ChangeLog(config.log);
+    hooks_->SetOnEnd(config.on_end);
+    engine_->Reconfigure(config.core, config.keep_history);
+  });
+  if (changes.ok()) {
+    engine_->NoteEvent("config_reloaded",
+                       absl::StrCat(asked, ": ", settings_->path(), ": ", Described(*changes)));
+  } else {
+    engine_->NoteEvent(
+        "config_refused",
+        absl::StrCat(asked, ", the settings are as before: ",
+                     absl::StrReplaceAll(std::string(changes.status().message()), {{"\n", "; "}})));
+  }
+  return changes;
+}
+
 void Daemon::TakeSignal() {
   const std::optional<int> signal = signals_.Take();
+  if (signal == SIGHUP) {
+    // As of other daemons. It also comes when the terminal from which this one was started is
+    // closed, and that is no reason to end: others have jobs here, and reading the config once more
+    // does no harm.
+    (void)ReloadConfig("SIGHUP");
+    return;
+  }
   if (signal == SIGALRM) {
     if (!socket_->NextWaits()) return;
     end_ = "makes room for the daemon that is kept running";
@@ -301,23 +316,48 @@ void Daemon::Stop() {
   host_.reset();
   hub_.Stop();
   hub_thread_.join();
-  spdlog::info("stageloadd pid {} has left", getpid());
-  spdlog::shutdown();
+  Log(LogLevel::kInfo, "left", absl::StrCat("stageloadd pid ", getpid(), " has left"));
+  CloseLog();
 }
 
-int CheckConfig() {
+// Of `file`, or where the daemon would look when it is empty.
+absl::StatusOr<std::string> ConfigPath(const std::string& file) {
+  if (!file.empty()) return file;
   const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
-  absl::Status status = paths.status();
-  if (status.ok()) {
-    const absl::StatusOr<DaemonConfig> config = LoadConfig(paths->config);
-    if (config.ok()) {
-      std::cout << "max_sessions = " << config->core.max_sessions << std::endl;
-      return 0;
-    }
-    status = config.status();
-  }
+  if (!paths.ok()) return paths.status();
+  return paths->config;
+}
+
+int Refuse(const absl::Status& status) {
   std::cerr << "stageloadd: " << status.message() << std::endl;
   return 1;
+}
+
+int CheckConfig(const std::string& file) {
+  const absl::StatusOr<std::string> path = ConfigPath(file);
+  if (!path.ok()) return Refuse(path.status());
+  const absl::StatusOr<DaemonConfig> config = LoadConfig(*path);
+  if (!config.ok()) return Refuse(config.status());
+  std::cout << "max_sessions = " << config->core.max_sessions << std::endl;
+  return 0;
+}
+
+// What a daemon would go by, as GetConfig tells it of one that runs.
+int ShowConfig(const std::string& file) {
+  const absl::StatusOr<std::string> path = ConfigPath(file);
+  if (!path.ok()) return Refuse(path.status());
+  const absl::StatusOr<DaemonConfig> config = LoadConfig(*path);
+  if (!config.ok()) return Refuse(config.status());
+  nlohmann::ordered_json settings = nlohmann::ordered_json::array();
+  for (const rpc::SettingView& setting : ViewOf(*config, *path, Overrides{}).settings) {
+    nlohmann::ordered_json shown{{"key", setting.key}};
+    if (setting.value) shown["value"] = *setting.value;
+    shown["origin"] = setting.origin;
+    settings.push_back(std::move(shown));
+  }
+  const nlohmann::ordered_json document{{"path", *path}, {"settings", std::move(settings)}};
+  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  return 0;
 }
 
 int PrintProbe() {
@@ -327,7 +367,7 @@ int PrintProbe() {
 }
 
 int Run(const Options& options) {
-  sigset_t signals = EndSignals();
+  sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   umask(077);
@@ -343,8 +383,8 @@ int Run(const Options& options) {
     // Threads may run by now; nothing they do may be waited for.
     std::_Exit(absl::IsCancelled(status) ? 0 : 1);
   }
-  if (chdir("/") != 0) spdlog::warn("chdir /: {}", std::strerror(errno));
-  spdlog::info(daemon.Serve(options));
+  if (chdir("/") != 0) Log(LogLevel::kWarn, "chdir", std::strerror(errno));
+  Log(LogLevel::kInfo, "ends", daemon.Serve(options));
   daemon.Stop();
   return 0;
 }
@@ -360,14 +400,28 @@ int main(int argc, char** argv) {
   std::string idle_exit;
   stageload::Options options;
   app.add_option("--idle-exit", idle_exit, "Leave after so long with nothing to do, such as 10m");
+  std::string log_level;
   app.add_flag("--log-stderr", options.log_stderr, "Log to stderr too");
-  app.add_flag("--dry-run", options.dry_run,
+  app.add_option("--log-level", log_level,
+                 "trace, debug, info, warn or error; over log.level of the config (info)");
+  app.add_flag("--log-json", options.overrides.log_json,
+               "Log one JSON object a line; over log.format of the config");
+  app.add_flag("--dry-run", options.overrides.dry_run,
                "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
                "what would be done is told as \"would_stop\". Jobs are still admitted and "
                "started, and what a user cancels still ends");
   bool service = false, autostarted = false, check_config = false, probe = false;
+  bool show_config = false, config_template = false;
+  std::string config_file;
   app.add_flag("--check-config", check_config,
                "Say what is wrong with the config, else how many sessions it allows, and exit");
+  app.add_flag("--show-config", show_config,
+               "Print as JSON what a daemon would go by, each key with where it comes from, and "
+               "exit");
+  app.add_flag("--config-template", config_template,
+               "Print a config with every key commented out, and exit");
+  app.add_option("--config-file", config_file,
+                 "With --check-config or --show-config: that file, and not the daemon's own");
   app.add_flag("--probe", probe, "Print one reading of this machine as JSON, and exit");
   app.add_flag("--service", service,
                "For launchd and systemd, which keep it running: while another daemon has this "
@@ -381,7 +435,21 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (check_config) return stageload::CheckConfig();
+  if (check_config) return stageload::CheckConfig(config_file);
+  if (show_config) return stageload::ShowConfig(config_file);
+  if (config_template) {
+    std::cout << stageload::ConfigTemplate();
+    return 0;
+  }
+  if (!log_level.empty()) {
+    const absl::StatusOr<stageload::LogLevel> level = stageload::ParseLogLevel(log_level);
+    if (!level.ok()) {
+      std::cerr << "stageloadd: --log-level: \"" << log_level << "\": " << level.status().message()
+                << std::endl;
+      return 2;
+    }
+    options.overrides.log_level = *level;
+  }
   if (probe) return stageload::PrintProbe();
   if (service) options.started_by = stageload::rpc::StartedBy::kService;
   if (autostarted) options.started_by = stageload::rpc::StartedBy::kAutostart;

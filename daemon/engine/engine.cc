@@ -373,6 +373,17 @@ void Engine::Update(core::JobId id, Change change, OnJob done) {
   });
 }
 
+void Engine::Reconfigure(core::Config config, absl::Duration keep_history) {
+  impl_->Tell([impl = impl_.get(), config = std::move(config), keep_history]() mutable {
+    impl->Reconfigure(std::move(config), keep_history);
+  });
+}
+
+void Engine::NoteEvent(std::string kind, std::string text) {
+  impl_->Tell([impl = impl_.get(), note = core::Note{std::move(kind), std::nullopt,
+                                                     std::move(text)}] { impl->Note(note); });
+}
+
 void Engine::HoldQueue(std::string why, OnDone done) {
   impl_->Ask(std::move(done), [impl = impl_.get(), why = std::move(why)](OnDone answer) mutable {
     impl->HoldQueue(std::move(why), std::move(answer));

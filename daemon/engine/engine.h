@@ -55,6 +55,19 @@ struct JobPage {
   std::optional<std::string> queue_held;  // why the whole queue is held
 };
 
+// What the machine and the queue read when something was decided, for the log.
+struct Readings {
+  core::HostSample host;
+  Bytes reserved;  // promised to active clients beyond their footprints
+  int pending = 0;
+  int active = 0;
+  // Of the client that it is about, while the daemon has it in memory.
+  std::optional<core::JobKind> kind;
+  std::optional<Bytes> charge;
+  std::optional<Bytes> swap_budget;
+  std::optional<Bytes> footprint;
+};
+
 // What is remembered of the runs under one name.
 struct ProfileView {
   std::string name;
@@ -113,8 +126,9 @@ class Engine {
     // Leaves when nothing was asked, queued, run or watched for so long.
     std::optional<absl::Duration> idle_exit;
     std::function<void()> on_idle;  // called once, from the engine's thread
-    // Every decision with its figures, for the log; from the engine's thread.
-    std::function<void(const telemetry::Event&)> on_event;
+    // Every decision with its figures, for the log; from the engine's thread. "waits" is told here
+    // alone: what the first of the queue waits for, when that is another thing than before.
+    std::function<void(const telemetry::Event&, const Readings&)> on_event;
     // Of each client that has ended, once that is on disk; from the engine's thread.
     std::function<void(const core::JobRecord&)> on_end;
   };
@@ -155,6 +169,11 @@ class Engine {
   void Update(core::JobId id, Change change, OnJob done);
   // Forgets an ended job with its folder; answers with what it was.
   void Delete(core::JobId id, OnJob done);
+
+  // Another config from here on: what runs keeps its terms, what waits is looked at again.
+  void Reconfigure(core::Config config, absl::Duration keep_history);
+  // Something happened to the daemon itself: told and kept as every other event.
+  void NoteEvent(std::string kind, std::string text);
 
   // Starts nothing that waits until it is released; asked for what is so already, nothing changes.
   void HoldQueue(std::string why, OnDone done);

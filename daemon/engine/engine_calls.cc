@@ -430,6 +430,13 @@ void Engine::Impl::Update(JobId id, const Change& change, OnJob done) {
   AnswerWhenSaved(id, std::move(done));
 }
 
+void Engine::Impl::Reconfigure(core::Config config, absl::Duration keep_history) {
+  options_.config = config;
+  options_.keep_history = keep_history;
+  next_forget_ = absl::ZeroDuration();
+  Feed(core::ConfigChanged{std::move(config)});
+}
+
 void Engine::Impl::HoldQueue(std::string why, OnDone done) {
   Feed(core::HoldQueueAsked{why.empty() ? "by a user" : std::move(why)});
   AnswerWhenSaved(std::move(done));

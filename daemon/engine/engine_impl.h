@@ -81,6 +81,7 @@ class Engine::Impl {
                absl::AnyInvocable<void(absl::StatusOr<std::vector<JobView>>)> done);
   void ListEvents(store::EventQuery query, OnEvents done);
   void Update(JobId id, const Change& change, OnJob done);
+  void Reconfigure(core::Config config, absl::Duration keep_history);
   void HoldQueue(std::string why, OnDone done);
   void ReleaseQueue(OnDone done);
   void ListProfiles(const std::string& name,
@@ -104,6 +105,7 @@ class Engine::Impl {
   void StopRecording(WatchToken token) { recordings_.erase(token); }
 
   void PressureHinted();
+  void Note(const core::Note& note);  // announces it, and keeps it in the store
 
   void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
   WatchToken NewWatchToken() { return next_watch_token_++; }
@@ -266,8 +268,9 @@ class Engine::Impl {
   const core::JobRecord* InMemory(JobId id) const;
   absl::StatusOr<JobView> View(JobId id);
   JobView ViewOf(core::JobRecord record);
-  void Note(const core::Note& note);  // announces it, and keeps it in the store
   void Announce(const core::Note& note);
+  Readings ReadingsFor(std::optional<JobId> client) const;
+  void LogFirstWaiting();
 
   Options options_;
   Parts parts_;
@@ -315,7 +318,8 @@ class Engine::Impl {
   absl::Duration last_read_;       // likewise; also of one that failed
   absl::Duration next_busy_look_;  // likewise
   std::string sample_error_;
-  bool sampled_ = false;  // in this round
+  std::pair<JobId, std::vector<core::BlockerKind>> first_waits_;  // as it was logged
+  bool sampled_ = false;                                          // in this round
   Instant sample_time_;
   std::vector<telemetry::Event> events_;  // since the last frame
   absl::Duration last_busy_;

@@ -71,6 +71,7 @@ void Engine::Impl::TakeSample(const Instant& now) {
   if (table.ok()) ReadRecordings(now, read, *table);
   TellPressure();
   TellWaitingLeases();
+  LogFirstWaiting();
 }
 
 // The ancestors of guarded commands: the shell that runs "stageload guard --busy X" has X in its
@@ -198,9 +199,41 @@ void Engine::Impl::Note(const core::Note& note) {
 
 void Engine::Impl::Announce(const core::Note& note) {
   telemetry::Event event{note.kind, note.job, note.text, Now().wall};
-  if (options_.on_event) options_.on_event(event);
+  if (options_.on_event) options_.on_event(event, ReadingsFor(note.job));
   if (note.job) TellRecordingsOf(*note.job, event);
   events_.push_back(std::move(event));
+}
+
+Readings Engine::Impl::ReadingsFor(std::optional<JobId> client) const {
+  Readings readings;
+  if (!core_) return readings;
+  readings.host = core_->host();
+  readings.reserved = core_->Reserved();
+  readings.pending = core_->pending();
+  readings.active = core_->active();
+  const core::JobRecord* record = client ? InMemory(*client) : nullptr;
+  if (record == nullptr) return readings;
+  readings.kind = record->kind;
+  if (record->state == core::JobState::kPending) return readings;
+  readings.charge = record->charge;
+  readings.swap_budget = record->policy.swap_budget;
+  readings.footprint = core_->UsageOf(record->id).footprint;
+  return readings;
+}
+
+void Engine::Impl::LogFirstWaiting() {
+  const std::optional<JobId> first = core_->FirstPending();
+  if (!first || !options_.on_event) return;
+  const std::vector<core::Blocker> blockers = core_->BlockersOf(Now(), *first);
+  std::vector<core::BlockerKind> kinds;
+  for (const core::Blocker& blocker : blockers) kinds.push_back(blocker.kind);
+  if (kinds.empty() || first_waits_ == std::pair(*first, kinds)) return;
+  first_waits_ = {*first, kinds};
+  std::string text;
+  for (const core::Blocker& blocker : blockers) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", core::Name(blocker.kind), ": ", blocker.text);
+  }
+  options_.on_event({"waits", *first, std::move(text), Now().wall}, ReadingsFor(*first));
 }
 
 }  // namespace stageload::engine

@@ -126,7 +126,7 @@ Notification NotificationOf(const core::JobRecord& record) {
   return notification;
 }
 
-EndHooks::EndHooks(Options options) : options_(std::move(options)) {}
+EndHooks::EndHooks(Options options) : options_(std::move(options)), on_end_(options_.on_end) {}
 
 EndHooks::~EndHooks() {
   {
@@ -137,9 +137,19 @@ EndHooks::~EndHooks() {
   if (thread_.joinable()) thread_.join();
 }
 
+void EndHooks::SetOnEnd(std::string on_end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  on_end_ = std::move(on_end);
+}
+
 void EndHooks::Post(const core::JobRecord& record) {
-  if (!options_.on_end.empty()) {
-    Hook hook{record.id, "on_end", {"/bin/sh", "-c", options_.on_end}, options_.environment};
+  std::string on_end;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    on_end = on_end_;
+  }
+  if (!on_end.empty()) {
+    Hook hook{record.id, "on_end", {"/bin/sh", "-c", std::move(on_end)}, options_.environment};
     const std::vector<std::string> facts = EndVariables(record);
     hook.environment.insert(hook.environment.end(), facts.begin(), facts.end());
     Add(std::move(hook));

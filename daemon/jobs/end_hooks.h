@@ -40,6 +40,9 @@ class EndHooks {
   // Gives what runs 300 ms to end, kills it, and leaves out the rest.
   ~EndHooks();
 
+  // Of the ends from here on; empty is none.
+  void SetOnEnd(std::string on_end);
+
   // The hooks of a job that has ended: on_end, and a notification if it asked for one.
   void Post(const core::JobRecord& record);
 
@@ -58,6 +61,7 @@ class EndHooks {
 
   const Options options_;
   std::mutex mutex_;
+  std::string on_end_;
   std::condition_variable changed_;
   std::deque<Hook> waiting_;
   bool stopping_ = false;

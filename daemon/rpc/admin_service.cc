@@ -3,6 +3,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/error_reason.h"
+#include "base/utf8.h"
 #include "base/version.h"
 
 namespace stageload::rpc {
@@ -43,6 +45,36 @@ void AdminService::Shutdown(const v1::ShutdownRequest&, UnaryCall<v1::ShutdownRe
   call.Answer(response);
   // Stopping waits for calls that are being answered, this one too.
   parts_.on_shutdown();
+}
+
+void AdminService::GetConfig(const v1::GetConfigRequest&, UnaryCall<v1::GetConfigResponse> call) {
+  const ConfigView view = parts_.config();
+  v1::GetConfigResponse response;
+  response.set_path(ToUtf8(view.path));
+  response.set_load_time_ns(absl::ToUnixNanos(view.load_time));
+  for (const SettingView& setting : view.settings) {
+    v1::Setting& filled = *response.add_settings();
+    filled.set_key(setting.key);
+    if (setting.value) filled.set_value(ToUtf8(*setting.value));
+    filled.set_origin(ToUtf8(setting.origin));
+  }
+  call.Answer(response);
+}
+
+void AdminService::ReloadConfig(const v1::ReloadConfigRequest&,
+                                UnaryCall<v1::ReloadConfigResponse> call) {
+  const absl::StatusOr<std::vector<SettingChange>> changes = parts_.reload_config();
+  if (!changes.ok()) return call.Fail(WithReason(changes.status(), kInvalidConfig));
+  v1::ReloadConfigResponse response;
+  response.set_path(ToUtf8(parts_.config().path));
+  for (const SettingChange& change : *changes) {
+    v1::SettingChange& filled = *response.add_changes();
+    filled.set_key(change.key);
+    if (change.before) filled.set_old_value(ToUtf8(*change.before));
+    if (change.after) filled.set_new_value(ToUtf8(*change.after));
+    filled.set_needs_restart(change.needs_restart);
+  }
+  call.Answer(response);
 }
 
 }  // namespace stageload::rpc

@@ -18,6 +18,9 @@ class AdminService final {
 
   void GetVersion(const v1::GetVersionRequest& request, UnaryCall<v1::GetVersionResponse> call);
   void Shutdown(const v1::ShutdownRequest& request, UnaryCall<v1::ShutdownResponse> call);
+  void GetConfig(const v1::GetConfigRequest& request, UnaryCall<v1::GetConfigResponse> call);
+  void ReloadConfig(const v1::ReloadConfigRequest& request,
+                    UnaryCall<v1::ReloadConfigResponse> call);
 
  private:
   const Parts& parts_;

@@ -38,7 +38,7 @@ AdmissionService::AdmissionService(const Parts& parts, const Peer& peer)
     : parts_(parts), peer_(peer), caller_{NextConnection(), peer.pid} {}
 
 void AdmissionService::Guard(const v1::GuardRequest& request, StreamCall<v1::GuardResponse> call) {
-  absl::StatusOr<engine::GuardRequest> guard = ToGuard(request);
+  absl::StatusOr<engine::GuardRequest> guard = ToGuard(request, parts_.defaults());
   absl::Status status = guard.status();
   if (status.ok()) status = CheckMayName(parts_, peer_, guard->pid, "guard");
   if (!status.ok()) return call.Fail(status);
@@ -68,7 +68,7 @@ void AdmissionService::ReportExit(const v1::ReportExitRequest& request,
 
 void AdmissionService::Register(const v1::RegisterRequest& request,
                                 StreamCall<v1::RegisterResponse> call) {
-  absl::StatusOr<engine::RegisterRequest> registration = ToRegister(request, caller_);
+  absl::StatusOr<engine::RegisterRequest> registration = ToRegister(request, caller_, parts_.defaults());
   if (registration.ok()) {
     absl::Status may = CheckMayName(parts_, peer_, registration->pid, "register");
     if (!may.ok()) registration = std::move(may);

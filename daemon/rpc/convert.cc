@@ -227,13 +227,27 @@ absl::Status ClearField(const std::string& field, core::Policy& policy) {
 
 }  // namespace
 
-absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in) {
-  core::Policy policy;
+absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& in, core::Policy policy) {
+  if (in.has_memory_bytes() || in.memory_auto()) {
+    policy.memory.reset();
+    policy.memory_auto = in.memory_auto();
+  }
+  if (in.busy_patterns_size() > 0) policy.busy.clear();
   if (absl::Status status = ReadPolicy(in, policy); !status.ok()) return status;
-  if (!in.has_swap_budget_bytes()) policy.swap_budget = core::DefaultSwapBudget(policy.swap_limit);
-  policy.memory_auto = in.memory_auto();
+  if (!in.has_swap_budget_bytes()) {
+    policy.swap_budget = core::DefaultSwapBudget(policy.swap_limit, policy.swap_budget);
+  }
   if (absl::Status status = core::Validate(policy); !status.ok()) return status;
   return policy;
+}
+
+// Of a request that says which defaults are not to be.
+template <typename Request>
+absl::StatusOr<core::Policy> PolicyOf(const Request& request, core::Policy defaults) {
+  for (const std::string& field : request.clear_fields()) {
+    if (absl::Status status = ClearField(field, defaults); !status.ok()) return status;
+  }
+  return ToPolicy(request.policy(), std::move(defaults));
 }
 
 absl::StatusOr<core::Policy> ChangedPolicy(const v1::UpdateJobRequest& request,
@@ -278,10 +292,11 @@ absl::StatusOr<engine::Terms> ToTerms(const v1::Terms& in, const std::string& na
   return terms;
 }
 
-absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request) {
+absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request,
+                                               const core::Defaults& defaults) {
   absl::StatusOr<core::JobSpec> spec = ToSpec(request);
   if (!spec.ok()) return spec.status();
-  const absl::StatusOr<core::Policy> policy = ToPolicy(request.policy());
+  const absl::StatusOr<core::Policy> policy = PolicyOf(request, defaults.policy);
   if (!policy.ok()) return policy.status();
   if (absl::Status name = CheckName(request.name()); !name.ok()) return name;
   engine::SubmitRequest out;
@@ -298,13 +313,16 @@ absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& reque
   return out;
 }
 
-absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request) {
+absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request,
+                                             const core::Defaults& defaults) {
   if (request.pid() <= 0) {
     return Invalid("pid", absl::StrCat(request.pid(), " is not a process id"));
   }
   absl::Status arguments = CheckArguments("arguments", request.arguments());
   if (!arguments.ok()) return arguments;
-  const absl::StatusOr<core::Policy> policy = ToPolicy(request.policy());
+  core::Policy of_guards = defaults.policy;
+  of_guards.start_timeout = defaults.guard_start_timeout;
+  const absl::StatusOr<core::Policy> policy = PolicyOf(request, std::move(of_guards));
   if (!policy.ok()) return policy.status();
   if (absl::Status name = CheckName(request.name()); !name.ok()) return name;
   const std::vector<std::string> argv(request.arguments().begin(), request.arguments().end());

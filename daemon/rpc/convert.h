@@ -14,13 +14,16 @@
 
 namespace stageload::rpc {
 
-// Errors are InvalidArgument with the field's path, the value and what would be right.
-absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& policy);
+// Errors are InvalidArgument with the field's path, the value and what would be right. What a
+// request leaves out is as in `defaults`, but for the fields that it wants to be absent.
+absl::StatusOr<core::Policy> ToPolicy(const v1::Policy& policy, core::Policy defaults = {});
 // `policy` with what is set in the request, and without what is to be cleared.
 absl::StatusOr<core::Policy> ChangedPolicy(const v1::UpdateJobRequest& request,
                                            core::Policy policy);
-absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request);
-absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request);
+absl::StatusOr<engine::SubmitRequest> ToSubmit(const v1::SubmitJobRequest& request,
+                                               const core::Defaults& defaults = {});
+absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request,
+                                             const core::Defaults& defaults = {});
 absl::StatusOr<core::Outcome> ToOutcome(const v1::ReportExitRequest& request);
 absl::StatusOr<store::ListQuery> ToListQuery(const v1::ListJobsRequest& request);
 // Of a request for a list in the order of the queue: where its page begins.

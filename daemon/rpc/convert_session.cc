@@ -147,10 +147,18 @@ absl::StatusOr<absl::Duration> ToInterval(const v1::WatchProcessRequest& request
 }  // namespace
 
 absl::StatusOr<engine::RegisterRequest> ToRegister(const v1::RegisterRequest& request,
-                                                   const engine::Caller& caller) {
+                                                   const engine::Caller& caller,
+                                                   const core::Defaults& defaults) {
   if (absl::Status name = CheckWord("name", request.name()); !name.ok()) return name;
   if (absl::Status status = CheckSessionPolicy(request.policy()); !status.ok()) return status;
-  absl::StatusOr<core::Policy> policy = ToPolicy(request.policy());
+  core::Policy of_sessions = defaults.policy;
+  // It runs already, and says itself what it holds.
+  of_sessions.memory.reset();
+  of_sessions.memory_auto = false;
+  of_sessions.busy.clear();
+  of_sessions.start_timeout.reset();
+  of_sessions.time_limit.reset();
+  absl::StatusOr<core::Policy> policy = ToPolicy(request.policy(), std::move(of_sessions));
   if (!policy.ok()) return policy.status();
   const absl::StatusOr<std::int32_t> pid = ToPid(request.pid(), caller);
   if (!pid.ok()) return pid.status();

@@ -15,7 +15,8 @@ namespace stageload::rpc {
 // Errors are InvalidArgument with the field's path, the value and what would be right. A pid of 0
 // is the caller's.
 absl::StatusOr<engine::RegisterRequest> ToRegister(const v1::RegisterRequest& request,
-                                                   const engine::Caller& caller);
+                                                   const engine::Caller& caller,
+                                                   const core::Defaults& defaults = {});
 absl::StatusOr<engine::AcquireRequest> ToAcquire(const v1::AcquireRequest& request,
                                                  const engine::Caller& caller);
 absl::StatusOr<engine::ReleaseRequest> ToRelease(const v1::ReleaseRequest& request,

@@ -23,7 +23,7 @@ void Control(engine::Engine* engine, engine::Engine::Request what, std::int64_t 
 
 void JobService::SubmitJob(const v1::SubmitJobRequest& request,
                            UnaryCall<v1::SubmitJobResponse> call) {
-  absl::StatusOr<engine::SubmitRequest> submit = ToSubmit(request);
+  absl::StatusOr<engine::SubmitRequest> submit = ToSubmit(request, parts_.defaults());
   if (!submit.ok()) return call.Fail(submit.status());
   parts_.engine->Submit(*std::move(submit), AnswerJob(call));
 }

@@ -124,6 +124,8 @@ Methods::Methods() {
 
   Add(&Services::admin, &AdminService::GetVersion);
   Add(&Services::admin, &AdminService::Shutdown);
+  Add(&Services::admin, &AdminService::GetConfig);
+  Add(&Services::admin, &AdminService::ReloadConfig);
 
   AddNamed("Check", &Services::health, &HealthService::Check);
   AddNamed("Watch", &Services::health, &HealthService::Watch);

@@ -47,9 +47,21 @@ TEST(ToRegisterTest, TheCallerItselfIsRegisteredUnlessAnotherIsNamed) {
   EXPECT_TRUE(ToRegister(request, kCaller)->enforce);
 }
 
+TEST(ToRegisterTest, OfTheConfigsDefaultsThoseOfJobsDoNotCount) {
+  core::Defaults defaults;
+  defaults.policy.swap_budget = GiB(4);
+  defaults.policy.swap_limit = GiB(20);
+  const core::Policy counts = defaults.policy;
+  defaults.policy.memory = GiB(2);
+  defaults.policy.busy = {"a"};
+  defaults.policy.start_timeout = absl::Hours(8);
+  defaults.policy.time_limit = absl::Hours(8);
+  EXPECT_EQ(ToRegister({}, kCaller, defaults)->policy, counts);
+}
+
 TEST(ToRegisterTest, WhatIsOfJobsOrCannotBeIsRefused) {
   ExpectRefused<v1::RegisterRequest>(
-      {}, ToRegister,
+      {}, [](const auto& request, const auto& caller) { return ToRegister(request, caller); },
       {{"pid", [](auto& r) { r.set_pid(-1); }},
        {"name", [](auto& r) { r.set_name(std::string(257, 'x')); }},
        {"name", [](auto& r) { r.set_name("a\nb"); }},

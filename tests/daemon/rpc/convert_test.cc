@@ -132,6 +132,63 @@ TEST(ToPolicyTest, DefaultBudgetFitsUnderALimitThatIsSmaller) {
   EXPECT_EQ(ToPolicy(policy)->swap_budget, GiB(8));
 }
 
+TEST(ToPolicyTest, TheConfigsDefaultsHoldForWhatIsAbsent) {
+  core::Policy defaults;
+  defaults.wait_free = Percent{55};
+  defaults.swap_budget = GiB(4);
+  defaults.swap_limit = GiB(20);
+  defaults.memory_auto = true;
+  defaults.busy = {"a"};
+  defaults.start_timeout = absl::Hours(8);
+  defaults.on_over_budget = core::OverBudget::kSuspend;
+  EXPECT_EQ(*ToPolicy(v1::Policy(), defaults), defaults);
+
+  v1::Policy in;
+  in.set_wait_free_percent(10);
+  in.set_memory_bytes(GiB(2).count());
+  in.add_busy_patterns("b");
+  in.set_on_over_budget(v1::OVER_BUDGET_STOP);
+  core::Policy asked = defaults;
+  asked.wait_free = Percent{10};
+  asked.memory = GiB(2);
+  asked.memory_auto = false;
+  asked.busy = {"b"};
+  asked.on_over_budget = core::OverBudget::kStop;
+  EXPECT_EQ(*ToPolicy(in, defaults), asked);
+
+  v1::Policy limited;
+  limited.set_swap_limit_bytes(GiB(3).count());
+  EXPECT_EQ(ToPolicy(limited, defaults)->swap_budget, GiB(3)) << "no more than the limit";
+}
+
+TEST(ToSubmitTest, WhatIsToBeAbsentIsAbsentThoughTheConfigHasADefault) {
+  core::Defaults defaults;
+  defaults.policy.swap_limit = GiB(20);
+  defaults.policy.memory_auto = true;
+  defaults.policy.busy = {"a"};
+  defaults.policy.start_timeout = absl::Hours(8);
+  defaults.policy.time_limit = absl::Hours(8);
+  v1::SubmitJobRequest request = GoodSubmit();
+  for (const char* field :
+       {"swap_limit_bytes", "memory_bytes", "start_timeout_ns", "time_limit_ns", "busy_patterns"}) {
+    request.add_clear_fields(field);
+  }
+  EXPECT_EQ(ToSubmit(request, defaults)->policy, ToSubmit(GoodSubmit())->policy);
+  request.add_clear_fields("grace_ns");
+  ExpectInvalid(ToSubmit(request, defaults).status(), "clear_fields", "grace_ns");
+}
+
+TEST(ToGuardTest, AGuardHasAStartTimeoutOfItsOwn) {
+  EXPECT_EQ(ToGuard(GoodGuard())->policy.start_timeout, absl::Minutes(30));
+  core::Defaults defaults;
+  defaults.policy.start_timeout = absl::Hours(8);
+  defaults.guard_start_timeout = absl::Minutes(2);
+  EXPECT_EQ(ToGuard(GoodGuard(), defaults)->policy.start_timeout, absl::Minutes(2));
+  v1::GuardRequest request = GoodGuard();
+  request.add_clear_fields("start_timeout_ns");
+  EXPECT_EQ(ToGuard(request, defaults)->policy.start_timeout, std::nullopt);
+}
+
 TEST(ToPolicyTest, EachBadFieldIsNamedWithItsValue) {
   struct Case {
     const char* field;
