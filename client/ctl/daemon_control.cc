@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
@@ -96,7 +97,8 @@ absl::Status CheckConfig() {
   if (!result.ok()) return result.status();
   if (result->ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("nothing was changed, since a daemon could not start now: ", result->output));
+      absl::StrCat("nothing was changed, since a daemon could not start now: ",
+                   absl::StrReplaceAll(result->output, {{"\n", "; "}})));
 }
 
 absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,

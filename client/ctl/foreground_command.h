@@ -39,6 +39,8 @@ class ForegroundCommand {
 
   // Starts it; says on stderr when it cannot be executed, and returns the errno.
   int LetGo();
+  // From the next signal on.
+  void SetGrace(absl::Duration grace) { grace_ = grace; }
   // Ends it unstarted.
   void Discard() { child_.Discard(); }
 

@@ -16,22 +16,19 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr absl::Duration kDefaultStartTimeout = absl::Minutes(30);
-
 // All but the pid.
-absl::StatusOr<v1::GuardRequest> ToGuardRequest(const AdmissionOptions& options,
+absl::StatusOr<v1::GuardRequest> ToGuardRequest(AdmissionOptions options,
                                                 const std::vector<std::string>& command) {
+  const std::vector<std::string> without = TakeNone(options);
   absl::StatusOr<v1::Policy> policy = ToPolicy(options);
   if (!policy.ok()) return policy.status();
   absl::StatusOr<v1::Terms> terms = ToTerms(options);
   if (!terms.ok()) return terms.status();
-  if (!policy->has_start_timeout_ns()) {
-    policy->set_start_timeout_ns(absl::ToInt64Nanoseconds(kDefaultStartTimeout));
-  }
   v1::GuardRequest request;
   for (const std::string& word : command) request.add_arguments(word);
   request.set_name(options.name);
   *request.mutable_policy() = *std::move(policy);
+  for (const std::string& field : without) request.add_clear_fields(field);
   *request.mutable_terms() = *std::move(terms);
   return request;
 }

@@ -84,6 +84,10 @@ int GuardRun::Run(const ConnectOptions& connect) {
 
 void GuardRun::AskForRoom() {
   v1::GuardRequest request = request_;
+  if (!request.policy().has_start_timeout_ns() && job_.policy().has_start_timeout_ns()) {
+    // The default of the daemon that was asked first.
+    request.mutable_policy()->set_start_timeout_ns(job_.policy().start_timeout_ns());
+  }
   if (request.policy().has_start_timeout_ns()) {
     // Also where an earlier daemon was asked first.
     const absl::Duration left =
@@ -162,6 +166,8 @@ std::optional<int> GuardRun::AwaitRoom() {
     if (IsOld(*event)) continue;
     if (const auto* answered = std::get_if<Answered>(&*event)) {
       job_ = answered->job;
+      // The config may have another default.
+      command_.SetGrace(GraceOf(job_.policy()));
       if (job_.state() == v1::JOB_STATE_PENDING) {
         progress_.Waiting(job_);
         continue;
@@ -248,6 +254,7 @@ void GuardRun::AwaitCommand() {
 
 void GuardRun::OnAnswer(v1::Job job) {
   job_ = std::move(job);
+  command_.SetGrace(GraceOf(job_.policy()));
   const bool suspended = job_.state() == v1::JOB_STATE_SUSPENDED;
   if (suspended && !told_suspended_) Note(absl::StrCat("suspended: ", ReasonLine(job_)));
   told_suspended_ = suspended;

@@ -60,6 +60,7 @@ void AddSummary(CLI::App& app, Invocation& invocation);
 void AddPlot(CLI::App& app, Invocation& invocation);
 void AddVersion(CLI::App& app, Invocation& invocation);
 void AddDaemon(CLI::App& app, Invocation& invocation);
+void AddConfig(CLI::App& app, Invocation& invocation);
 void AddDoctor(CLI::App& app, Invocation& invocation);
 void AddCompletion(CLI::App& app, Invocation& invocation);
 void AddManPage(CLI::App& app, Invocation& invocation);

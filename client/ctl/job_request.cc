@@ -118,7 +118,9 @@ absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
   if (command.empty() || command.front().empty()) {
     return absl::InvalidArgumentError("no command given");
   }
-  absl::StatusOr<v1::Policy> policy = ToPolicy(options.admission);
+  AdmissionOptions admission = options.admission;
+  const std::vector<std::string> without = TakeNone(admission);
+  absl::StatusOr<v1::Policy> policy = ToPolicy(admission);
   if (!policy.ok()) return policy.status();
   absl::StatusOr<v1::Terms> terms = TermsOf(options);
   if (!terms.ok()) return terms.status();
@@ -134,6 +136,7 @@ absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
   for (const std::string& variable : *variables) request.add_variables(variable);
   request.set_name(options.admission.name);
   *request.mutable_policy() = *std::move(policy);
+  for (const std::string& field : without) request.add_clear_fields(field);
   *request.mutable_terms() = *std::move(terms);
   request.set_requeue(options.requeue);
   request.set_notify(options.notify);

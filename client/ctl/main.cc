@@ -62,6 +62,7 @@ void AddCommands(CLI::App& app, Invocation& invocation) {
   AddSummary(app, invocation);
   AddPlot(app, invocation);
   AddDaemon(app, invocation);
+  AddConfig(app, invocation);
   AddDoctor(app, invocation);
   AddVersion(app, invocation);
   AddCompletion(app, invocation);

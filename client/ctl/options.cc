@@ -200,6 +200,26 @@ absl::StatusOr<v1::Terms> ToTerms(const AdmissionOptions& options) {
   return terms;
 }
 
+std::vector<std::string> TakeNone(AdmissionOptions& options) {
+  constexpr char kNone[] = "none";
+  const std::pair<std::optional<std::string>*, const char*> clearable[] = {
+      {&options.memory, "memory_bytes"},
+      {&options.swap_limit, "swap_limit_bytes"},
+      {&options.start_timeout, "start_timeout_ns"},
+      {&options.time_limit, "time_limit_ns"}};
+  std::vector<std::string> fields;
+  for (const auto& [value, field] : clearable) {
+    if (*value != kNone) continue;
+    value->reset();
+    fields.emplace_back(field);
+  }
+  if (options.busy == std::vector<std::string>{kNone}) {
+    options.busy.clear();
+    fields.emplace_back("busy_patterns");
+  }
+  return fields;
+}
+
 absl::Status AboutOption(const std::string& option, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
 }

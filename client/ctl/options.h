@@ -51,6 +51,10 @@ absl::StatusOr<v1::Policy> ToPolicy(const AdmissionOptions& options);
 absl::StatusOr<v1::Policy> ToPolicyChange(const AdmissionOptions& options);
 absl::StatusOr<v1::Terms> ToTerms(const AdmissionOptions& options);
 
+// Takes "none" out of the options that may be absent; the fields of Policy that are to be without a
+// value, though the config may have a default for them.
+std::vector<std::string> TakeNone(AdmissionOptions& options);
+
 // `status` with the option in front; keeps its code.
 absl::Status AboutOption(const std::string& option, const absl::Status& status);
 

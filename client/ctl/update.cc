@@ -17,35 +17,15 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr char kNone[] = "none";
-
 struct Options {
   std::vector<std::string> ids;
   AdmissionOptions terms;
   bool json = false;
 };
 
-// Takes "none" out of the options and puts the fields that it clears into the request.
-void TakeNone(AdmissionOptions& terms, v1::UpdateJobRequest& request) {
-  const std::pair<std::optional<std::string>*, const char*> clearable[] = {
-      {&terms.memory, "memory_bytes"},
-      {&terms.swap_limit, "swap_limit_bytes"},
-      {&terms.start_timeout, "start_timeout_ns"},
-      {&terms.time_limit, "time_limit_ns"}};
-  for (const auto& [value, field] : clearable) {
-    if (*value != kNone) continue;
-    value->reset();
-    request.add_clear_fields(field);
-  }
-  if (terms.busy == std::vector<std::string>{kNone}) {
-    terms.busy.clear();
-    request.add_clear_fields("busy_patterns");
-  }
-}
-
 absl::StatusOr<v1::UpdateJobRequest> ToRequest(AdmissionOptions terms) {
   v1::UpdateJobRequest request;
-  TakeNone(terms, request);
+  for (const std::string& field : TakeNone(terms)) request.add_clear_fields(field);
   const absl::StatusOr<v1::Policy> policy = ToPolicyChange(terms);
   if (!policy.ok()) return policy.status();
   *request.mutable_policy() = *policy;

@@ -23,9 +23,10 @@ WAIT_S = 60
 # Where the API calls a message otherwise than the page, which has no word for request and answer.
 MESSAGES = {"Daemon": "GetVersionResponse", "JobChange": "WatchJobsResponse",
             "LogPiece": "ReadLogsResponse", "Sample": "WatchTelemetryResponse",
-            "Profiles": "ListProfilesResponse"}
+            "Profiles": "ListProfilesResponse", "Config": "GetConfigResponse",
+            "ConfigReload": "ReloadConfigResponse"}
 # In the output and not in the API.
-ADDED = {("LogPiece", "data_base64")}
+ADDED = {("LogPiece", "data_base64"), ("Config", "running")}
 # May be left out of a request and is filled in by the daemon.
 FILLED_IN = {("Policy", "wait_free_percent"), ("Policy", "swap_budget_bytes"),
              ("Policy", "kill_free_percent"), ("Policy", "priority"), ("Policy", "grace_ns")}
@@ -292,6 +293,7 @@ def run_all(told):
         # Without a daemon.
         told("daemon status", home.json("daemon", "status", codes=(69,)))
         told("version", home.json("version"))
+        told("config show", home.json("config", "show"))
         told("doctor", home.json("doctor", codes=(0, 1)))
         for platform in ("macos", "linux"):
             for what in ("install", "uninstall"):
@@ -299,6 +301,10 @@ def run_all(told):
                      home.json("daemon", what, "--dry-run", "--platform", platform))
         recorded(home, told)
         home.ctl("daemon", "start")
+        with open(os.path.join(home.path, "config.toml"), "w", encoding="utf-8") as config:
+            config.write("max_sessions = 900\n")
+        told("config reload", home.json("config", "reload"))
+        told("config show", home.json("config", "show"))
         held = waiting(home, told)
         running(home, told)
         ended(home, told)

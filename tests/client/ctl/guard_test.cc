@@ -68,7 +68,7 @@ TEST_F(GuardTest, SendsThePidTheCommandAndThePolicy) {
   EXPECT_EQ(request.policy().time_limit_ns(), 60LL * 60 * 1'000'000'000);
   EXPECT_THAT(request.terms().after(), ElementsAre(2, 1));
   EXPECT_EQ(request.terms().group(), "gpu");
-  EXPECT_EQ(request.policy().start_timeout_ns(), 30LL * 60 * 1'000'000'000);
+  EXPECT_FALSE(request.policy().has_start_timeout_ns()) << "the daemon has the default";
 }
 
 TEST_F(GuardTest, ExitsAsASignalOfTheCommandWould) {
