@@ -1,10 +1,11 @@
 // stageloadctl config: the settings, from the file to what is in force. The daemon's program alone
 // knows the keys, so it is asked for what takes knowing them.
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
 #include "client/ctl/errors.h"
@@ -163,10 +165,14 @@ void TellStale(const Json& document) {
   if (!document.value("running", false)) {
     return Note("no daemon runs; this is what one would be started with");
   }
-  struct stat file {};
   const std::string path = document["path"].get<std::string>();
-  if (::stat(path.c_str(), &file) != 0) return;
-  if (absl::FromTimeT(file.st_mtime) <= absl::FromUnixNanos(document["load_time_ns"])) return;
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(path, error);
+  if (error) return;
+  // The two clocks have no beginning in common, so by how long ago it was.
+  const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
+  const absl::Time read = absl::FromUnixNanos(document["load_time_ns"].get<std::int64_t>());
+  if (absl::Seconds(age.count()) >= absl::Now() - read) return;
   Note(absl::StrCat(path,
                     " was changed after the daemon has read it; `stageloadctl config reload` "
                     "has it read again"));

@@ -250,9 +250,13 @@ void CheckPool(const Demand& demand, const Config& config, const Room& room, Fin
   findings.Add(BlockerKind::kMemory, left.AsDouble(), demand.memory->AsDouble(), [&] {
     const auto ids =
         WhoHas(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
-    return absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
-                        FormatBytes(*config.memory_pool), " after ", FormatBytes(room.declared),
-                        " declared by ", NameJobs(ids));
+    std::string text = absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
+                                    FormatBytes(*config.memory_pool));
+    // Nobody, when the pool was made smaller than this request while it waited.
+    if (!ids.empty()) {
+      absl::StrAppend(&text, " after ", FormatBytes(room.declared), " declared by ", NameJobs(ids));
+    }
+    return text;
   });
 }
 

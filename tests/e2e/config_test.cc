@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/units.h"
 #include "tests/e2e/daemon_fixture.h"
 
 namespace stageload::e2e {
@@ -30,7 +31,10 @@ class ConfigFile : public DaemonTest {
   }
   // The one setting of `config show --json`.
   nlohmann::json Setting(const std::string& key) {
-    for (const nlohmann::json& setting : CtlJson({"config", "show"}).at("settings")) {
+    const Result shown = Ctl({"config", "show", "--json"});
+    EXPECT_EQ(shown.exit_code, 0) << shown;
+    const nlohmann::json document = nlohmann::json::parse(shown.out);
+    for (const nlohmann::json& setting : document.at("settings")) {
       if (setting.at("key") == key) return setting;
     }
     return {};

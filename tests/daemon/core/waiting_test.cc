@@ -69,6 +69,18 @@ TEST_F(WaitingTest, ASmallerPoolStopsNobodyAndLetsNobodyIn) {
   EXPECT_EQ(BlockersOf(next).at(0), BlockerKind::kMemory);
 }
 
+TEST_F(WaitingTest, OneThatIsLargerThanTheNewPoolWaitsAndSaysSo) {
+  Step(HoldQueueAsked{"not yet"});
+  const int id = Declaring(GiB(3));
+  config_.memory_pool = GiB(2);
+  Step(ConfigChanged{config_});
+  Step(ReleaseQueueAsked{});
+  Sample();
+  const auto blockers = scheduler_->BlockersOf(now_, JobId{id});
+  ASSERT_THAT(blockers, SizeIs(1));
+  EXPECT_EQ(blockers[0].text, "needs 3 GiB, 2 GiB left in the pool of 2 GiB");
+}
+
 TEST_F(WaitingTest, GroupLimitsOpenAndCloseTheWayWhenTheyChange) {
   config_.group_limits = {{"gpu", 1}};
   Restart(config_);
