@@ -441,6 +441,9 @@ bool Crowd::IsFeasible(const JobRecord& record) const {
   if (record.policy.wait_free.value > idle - 8) return false;
   if (record.policy.swap_limit && *record.policy.swap_limit < record.policy.swap_budget)
     return false;
+  // It came while another config allowed it.
+  const std::optional<Bytes> pool = plan_.config.memory_pool;
+  if (pool && record.policy.memory && *record.policy.memory > *pool) return false;
   const Bytes reserve =
       plan_.config.reserve.value_or(plan_.machine.total * plan_.config.reserve_fraction);
   const Bytes room = plan_.machine.total * (idle / 100 - 0.03) - reserve;
