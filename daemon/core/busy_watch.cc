@@ -39,21 +39,22 @@ void BusyWatch::Observe(absl::Duration now, const std::vector<BusyReading>& read
 BusyWatch::Quiet BusyWatch::Of(const std::vector<std::string>& patterns,
                                absl::Duration quiet_for) const {
   Quiet quiet;
-  const auto take = [&quiet](absl::Duration at, const Pattern& pattern) {
+  const auto take = [&quiet](absl::Duration at, const std::string& text, const Pattern& pattern) {
     if (at <= quiet.at) return;
     quiet.at = at;
     quiet.match = pattern.match;
+    quiet.pattern = text;
     quiet.last_seen = pattern.last_seen;
   };
   for (const std::string& text : patterns) {
     const auto found = patterns_.find(text);
     if (found == patterns_.end() || !found->second.read) {
       quiet.unread = true;
-      take(absl::InfiniteDuration(), {});
+      take(absl::InfiniteDuration(), text, {});
     } else if (found->second.matches) {
-      take(absl::InfiniteDuration(), found->second);
+      take(absl::InfiniteDuration(), text, found->second);
     } else if (found->second.last_seen) {
-      take(*found->second.last_seen + quiet_for, found->second);
+      take(*found->second.last_seen + quiet_for, text, found->second);
     }
   }
   return quiet;

@@ -28,7 +28,8 @@ class BusyWatch {
     // When all of them will have been quiet for `quiet_for`, by what was seen: the time before the
     // first look does not count. Infinite while one matches or was never looked for.
     absl::Duration at = -absl::InfiniteDuration();
-    std::string match;  // one that matches now, or did last: "412 ollama serve"; empty: none ever
+    std::string match;    // one that matches now, or did last: "412 ollama serve"; empty: none ever
+    std::string pattern;  // that it matches
     std::optional<absl::Duration> last_seen;  // or first looked for
     bool unread = false;                      // one of them was never looked for
   };

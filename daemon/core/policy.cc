@@ -28,7 +28,8 @@ absl::Status ValidateSize(const char* field, Bytes size) {
 
 absl::Status ValidateDuration(const char* field, absl::Duration duration) {
   if (duration >= absl::ZeroDuration()) return absl::OkStatus();
-  return Invalid(field, absl::StrCat(FormatSpan(duration), " is negative"));
+  // With all of its digits: -5 ns is not "-0s".
+  return Invalid(field, absl::StrCat(absl::FormatDuration(duration), " is negative"));
 }
 
 }  // namespace

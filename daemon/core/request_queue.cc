@@ -303,7 +303,7 @@ std::optional<Blocker> RequestQueue::Busy(const Instant& now, const Policy& poli
   if (quiet.unread) {
     blocker.text = "busy programs were not looked for yet";
   } else if (quiet.at == absl::InfiniteDuration()) {
-    blocker.text = absl::StrCat("process ", quiet.match);
+    blocker.text = absl::StrCat("process ", quiet.match, " matches \"", quiet.pattern, "\"");
   } else {
     const absl::Duration since = now.awake - *quiet.last_seen;
     blocker.read = absl::ToDoubleSeconds(since);

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "daemon/core/fault.h"
 #include "daemon/core/gap.h"
+#include "daemon/core/policy_change.h"
 #include "daemon/core/sampling.h"
 
 namespace stageload::core {
@@ -621,6 +622,9 @@ absl::Status Scheduler::CheckUpdate(const JobRecord& record, const Policy& polic
 }
 
 void Scheduler::On(const Instant& now, const UpdateAsked& event, Effects& effects) {
+  const JobRecord* const record = Find(event.id);
+  if (record == nullptr) return;
+  const std::string changes = ChangesBetween(record->policy, event.policy);
   if (IsPending(event.id)) {
     RequestQueue::Request request = queue_.Take(event.id);
     if (request.record.policy.start_timeout != event.policy.start_timeout) {
@@ -640,14 +644,8 @@ void Scheduler::On(const Instant& now, const UpdateAsked& event, Effects& effect
     client->record.policy = event.policy;
     effects.emplace_back(Save{client->record});
     room_.reset();
-  } else {
-    return;
   }
-  const Policy& policy = event.policy;
-  Tell(effects, {"updated", event.id,
-                 absl::StrCat("priority ", policy.priority, ", memory ",
-                              policy.memory ? FormatBytes(*policy.memory) : "not declared",
-                              ", swap budget ", FormatBytes(policy.swap_budget))});
+  Tell(effects, {"updated", event.id, changes.empty() ? "as before" : changes});
 }
 
 void Scheduler::On(const Instant&, const ForgetProfileAsked& event, Effects& effects) {

@@ -87,6 +87,8 @@ class Scheduler {
   // Of a pending client; empty for any other. Never empty for one that stays pending.
   std::vector<Blocker> BlockersOf(const Instant& now, JobId id) const;
   std::vector<Blocker> BlockersOf(const Instant& now, LeaseId id) const;
+  // What one that is pending would declare if it started now: of its profile, where it says "auto".
+  std::optional<Bytes> DeclaredBy(const JobRecord& record) const;
   std::vector<ClientStatus> Clients() const;  // ascending by id
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
   // Those that wait, in the order in which they may go.
@@ -219,7 +221,6 @@ class Scheduler {
   Bytes MoreThanDeclared(const Client& client, Bytes more) const;
   Bytes FootprintInside(JobId id) const;
   Reservation ReservationOf(const Client& client) const;
-  std::optional<Bytes> DeclaredBy(const JobRecord& record) const;
   void Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
               Effects& effects);
   std::optional<Blocker> OrderBlocker(std::int64_t own_id, bool declares) const;

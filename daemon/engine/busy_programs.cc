@@ -3,6 +3,7 @@
 #include <regex.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 
@@ -25,7 +26,7 @@ using Regex = std::unique_ptr<regex_t, RegexFree>;
 
 absl::StatusOr<Regex> Compile(const std::string& pattern) {
   auto compiled = std::make_unique<regex_t>();
-  const int error = regcomp(compiled.get(), pattern.c_str(), REG_EXTENDED | REG_NOSUB);
+  const int error = regcomp(compiled.get(), pattern.c_str(), REG_EXTENDED);
   if (error == 0) return Regex(compiled.release());
   char text[128];
   regerror(error, compiled.get(), text, sizeof text);
@@ -39,6 +40,16 @@ bool IsStageload(const std::string& command) {
   const std::size_t slash = program.rfind('/');
   return absl::StartsWith(slash == std::string::npos ? program : program.substr(slash + 1),
                           "stageload");
+}
+
+// The part of a command line in which what matched begins, and its program, which comes first.
+std::string Around(const std::string& command, std::size_t match) {
+  if (command.size() <= kShown) return command;
+  if (match < kShown * 3 / 4) return absl::StrCat(command.substr(0, kShown), "...");
+  const std::string program = command.substr(0, std::min(command.find(' '), kShown / 2));
+  const std::size_t begin = std::max(program.size(), match - kShown / 4);
+  const std::string part = command.substr(begin, kShown);
+  return absl::StrCat(program, " ...", part, begin + kShown < command.size() ? "..." : "");
 }
 
 }  // namespace
@@ -64,8 +75,10 @@ std::vector<core::BusyReading> LookForBusy(
     if (!command.ok() || command->empty() || IsStageload(*command)) continue;
     for (std::size_t i = 0; i < readings.size(); ++i) {
       if (!readings[i].match.empty()) continue;
-      if (regexec(compiled[i].get(), command->c_str(), 0, nullptr, 0) != 0) continue;
-      readings[i].match = absl::StrCat(process.identity.pid, " ", command->substr(0, kShown));
+      regmatch_t where{};
+      if (regexec(compiled[i].get(), command->c_str(), 1, &where, 0) != 0) continue;
+      readings[i].match = absl::StrCat(process.identity.pid, " ",
+                                       Around(*command, static_cast<std::size_t>(where.rm_so)));
     }
   }
   return readings;

@@ -78,6 +78,7 @@ JobView Engine::Impl::ViewOf(core::JobRecord record) {
   if (core_->IsPending(record.id)) {
     view.blockers = core_->BlockersOf(Now(), record.id);
     view.queue_position = core_->queue().PlaceOf(record.id);
+    record.policy.memory = core_->DeclaredBy(record);  // as "auto" stands now
   }
   const auto hindered = hindered_.find(record.id);
   view.record = std::move(record);
@@ -398,7 +399,13 @@ void Engine::Impl::Retry(RetryRequest request, OnJob done) {
   if (absl::IsNotFound(row.status())) return done(NotFound(id));
   if (!row.ok()) return done(row.status());
   if (row->kind != core::JobKind::kJob) {
-    return done(WrongState(*row, "and a guarded command, which is run by whoever guards it"));
+    return done(
+        WithReason(absl::FailedPreconditionError(absl::StrCat(
+                       "job ", core::Value(id),
+                       row->kind == core::JobKind::kGuard
+                           ? " was a guarded command, run by whoever guarded it; guard it again"
+                           : " was a program that registered itself; start that again")),
+                   kWrongState));
   }
   absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
   if (absl::IsNotFound(spec.status())) {

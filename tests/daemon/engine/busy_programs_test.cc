@@ -135,11 +135,12 @@ TEST_F(BusyPrograms, StageloadsOwnProgramsAreLeftOutSinceTheyHoldThePattern) {
   EXPECT_THAT(Look({"trainer"}), ElementsAre("13 /home/stageload/python trainer /bin/stageload"));
 }
 
-TEST_F(BusyPrograms, ALongCommandLineIsMatchedWholeAndShownCut) {
+TEST_F(BusyPrograms, ALongCommandLineIsMatchedWholeAndShownWhereItMatches) {
   const std::string end = " --the-end";
   machine_.Run(10, "trainer " + std::string(5000, 'x') + end);
   const std::vector<std::string> matches = Look({end + "$"});
-  EXPECT_THAT(matches, ElementsAre("10 trainer " + std::string(80 - 8, 'x')));
+  EXPECT_THAT(matches, ElementsAre("10 trainer ..." + std::string(20, 'x') + end));
+  EXPECT_THAT(Look({"x+"}), ElementsAre("10 trainer " + std::string(80 - 8, 'x') + "..."));
 }
 
 TEST_F(BusyPrograms, APatternThatIsNoneIsLeftOutAndTheOthersAreLookedFor) {
