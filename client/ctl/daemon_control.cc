@@ -40,7 +40,8 @@ absl::Status AwaitLockFree(const std::string& lock, int pid) {
     if (fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return absl::OkStatus();
     char holder[32] = {};
     const bool told = fd.valid() && pread(fd.get(), holder, sizeof holder - 1, 0) > 0;
-    if (told && absl::StripAsciiWhitespace(holder) != absl::StrCat(pid)) return absl::OkStatus();
+    const std::string line = std::string(holder).substr(0, std::string(holder).find('\n'));
+    if (told && line != absl::StrCat(pid)) return absl::OkStatus();
     Pause();
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,

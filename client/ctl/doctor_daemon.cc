@@ -11,12 +11,12 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/error_reason.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "client/ctl/autostart.h"
@@ -25,18 +25,20 @@
 #include "client/ctl/errors.h"
 #include "client/ctl/tool.h"
 #include "client/ctl/unique_fd.h"
+#include "client/lib/autostart.h"
 
 namespace stageload::ctl {
 namespace {
 
 constexpr std::size_t kMostStops = 5;
 
-// Text of a file that holds one number; nothing of anything else.
+// The number in the first line of a file; nothing of anything else.
 std::optional<int> PidIn(int fd) {
   char text[32] = {};
   if (::pread(fd, text, sizeof text - 1, 0) <= 0) return std::nullopt;
   int pid = 0;
-  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &pid) || pid <= 0) return std::nullopt;
+  const std::string line = std::string(text).substr(0, std::string(text).find('\n'));
+  if (!absl::SimpleAtoi(line, &pid) || pid <= 0) return std::nullopt;
   return pid;
 }
 
@@ -193,6 +195,10 @@ DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& con
 Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
   if (facts.version) return Answers(facts, now);
   if (absl::IsDeadlineExceeded(facts.silence)) return DoesNotAnswer(facts);
+  if (ReasonOf(facts.silence) == client::kOtherSocket) {
+    return Fail("daemon", std::string(facts.silence.message()),
+                "the same XDG_RUNTIME_DIR, or the same STAGELOAD_SOCKET, for both");
+  }
   if (ExitCodeOf(facts.silence) != ExitCodeOf(absl::UnavailableError(""))) {
     return Fail("daemon", std::string(facts.silence.message()),
                 "the lines about the socket and its folder may say why");

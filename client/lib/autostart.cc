@@ -19,7 +19,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/error_reason.h"
 #include "base/own_program.h"
 #include "base/text.h"
 #include "client/lib/command_path.h"
@@ -111,14 +113,26 @@ absl::StatusOr<pid_t> Spawn(const std::string& daemon, std::vector<std::string> 
   return pid;
 }
 
-// Whether the pid in the lock file is that of a live process: another daemon won the start.
-bool AnotherHoldsLock(const std::string& lock) {
-  const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[32] = {};
-  if (!fd.valid() || read(fd.get(), text, sizeof text - 1) <= 0) return false;
+// What a daemon has written into the lock file: a pid, and its socket, which older ones do not
+// tell.
+struct Holder {
   std::int32_t pid = 0;
-  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &pid) || pid <= 0) return false;
-  return kill(pid, 0) == 0 || errno == EPERM;
+  std::string socket;
+};
+
+// Absent when the process is gone: then it is of a daemon that was killed.
+std::optional<Holder> HolderOf(const std::string& lock) {
+  const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  char text[1024];
+  const ssize_t length = fd.valid() ? read(fd.get(), text, sizeof text) : 0;
+  if (length <= 0) return std::nullopt;
+  const std::vector<std::string> lines =
+      absl::StrSplit(std::string(text, static_cast<std::size_t>(length)), '\n');
+  Holder holder;
+  if (!absl::SimpleAtoi(lines[0], &holder.pid) || holder.pid <= 0) return std::nullopt;
+  if (lines.size() > 1) holder.socket = lines[1];
+  if (kill(holder.pid, 0) != 0 && errno != EPERM) return std::nullopt;
+  return holder;
 }
 
 // One daemon that was spawned and is waited for.
@@ -132,7 +146,7 @@ class Start {
     while (absl::Now() - begin < timeout) {
       absl::StatusOr<UniqueFd> fd = Dial(paths_.socket);
       if (fd.ok() || !absl::IsNotFound(fd.status())) return fd;
-      if (Ended() && absl::Now() - *ended_ > kLoserWaits && !AnotherHoldsLock(paths_.lock)) {
+      if (Ended() && absl::Now() - *ended_ > kLoserWaits && !HolderOf(paths_.lock)) {
         return Failure(absl::StrCat("ended at its start with ", How()));
       }
       const timespec pause{0, 5'000'000};
@@ -182,6 +196,21 @@ absl::StatusOr<std::string> FindDaemon(const Environment& environment) {
   return absl::UnavailableError(
       "no daemon, and no stageloadd to start: neither beside this program nor in PATH (set "
       "STAGELOAD_DAEMON to its path)");
+}
+
+absl::Status CheckNotElsewhere(const Paths& paths) {
+  const std::optional<Holder> holder = HolderOf(paths.lock);
+  if (!holder || holder->socket.empty() || holder->socket == paths.socket) return absl::OkStatus();
+  // Its pid may be another process's by now; who takes connections there is a daemon.
+  if (!Dial(holder->socket).ok()) return absl::OkStatus();
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat("the daemon of this home (pid ", holder->pid, ") listens at ",
+                                     holder->socket, " and not at ", paths.socket,
+                                     ": another XDG_RUNTIME_DIR or STAGELOAD_SOCKET is set here, "
+                                     "as in cron or after su; set it "
+                                     "alike, or STAGELOAD_SOCKET=",
+                                     holder->socket)),
+                    kOtherSocket);
 }
 
 absl::StatusOr<UniqueFd> StartDaemon(const Paths& paths, std::vector<std::string> arguments,

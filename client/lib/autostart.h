@@ -18,6 +18,13 @@ namespace stageload::client {
 // $STAGELOAD_DAEMON, else the stageloadd beside this program, else the one in $PATH.
 absl::StatusOr<std::string> FindDaemon(const Environment& environment);
 
+// ErrorInfo-like reason of the error below, which never comes over the wire.
+inline constexpr char kOtherSocket[] = "OTHER_SOCKET";
+
+// FailedPrecondition (kOtherSocket) when the daemon of this home listens elsewhere, which is named:
+// two logins, one with $XDG_RUNTIME_DIR and one without, look for it at two places.
+absl::Status CheckNotElsewhere(const Paths& paths);
+
 // Spawns the daemon in a session of its own with nothing of ours and waits until it answers at
 // paths.socket; the connected socket. Of two that start one at once, the daemon's lock decides and
 // both connect to the winner. Unavailable with the daemon's own words when it does not come up.

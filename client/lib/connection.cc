@@ -67,6 +67,7 @@ std::shared_ptr<grpc::Channel> ChannelOver(UniqueFd fd) {
 absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
   absl::StatusOr<UniqueFd> fd = Dial(paths.socket);
   if (fd.ok() || !absl::IsNotFound(fd.status())) return fd;
+  if (absl::Status status = CheckNotElsewhere(paths); !status.ok()) return status;
   if (!autostart) {
     return absl::UnavailableError(absl::StrCat("no daemon answers at ", paths.socket,
                                                "; start one with `stageloadctl daemon start`"));
@@ -84,7 +85,7 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(absl::StrCat("the daemon has not answered within ",
                                                     FormatSpan(within),
-                                                    "; `stageloadctl daemon status` says more"));
+                                                    "; `stageloadctl doctor` says more"));
   }
   // A daemon that is leaving ends its calls so.
   if (status.error_code() == grpc::StatusCode::CANCELLED) {

@@ -52,8 +52,9 @@ std::string HolderOf(int lock) {
   return !text.empty() && std::all_of(text.begin(), text.end(), digit) ? text : "unknown";
 }
 
-absl::Status WritePid(int lock, const std::string& path) {
-  const std::string text = absl::StrCat(::getpid(), "\n");
+// The pid, and where it listens: a client may look for it elsewhere.
+absl::Status WriteHolder(int lock, const std::string& path, const std::string& listens_at) {
+  const std::string text = absl::StrCat(::getpid(), "\n", listens_at, "\n");
   if (::ftruncate(lock, 0) != 0 ||
       ::pwrite(lock, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return DiskError(errno, "write our pid to " + path);
@@ -66,7 +67,7 @@ absl::Status NotAPlainFile(const std::string& path) {
 }
 
 // Aborted when another file has taken its place by now.
-absl::Status LockNow(int lock, const std::string& path) {
+absl::Status LockNow(int lock, const std::string& path, const std::string& listens_at) {
   struct stat opened {
   }, named{};
   if (::fstat(lock, &opened) != 0) return absl::ErrnoToStatus(errno, "look at " + path);
@@ -80,10 +81,10 @@ absl::Status LockNow(int lock, const std::string& path) {
   if (::lstat(path.c_str(), &named) != 0 || !SameFile(opened, named)) {
     return absl::AbortedError(path + " was replaced while it was locked; start again");
   }
-  return WritePid(lock, path);
+  return WriteHolder(lock, path, listens_at);
 }
 
-absl::StatusOr<int> TakeLock(const std::string& path) {
+absl::StatusOr<int> TakeLock(const std::string& path, const std::string& listens_at) {
   absl::Status status;
   for (int tries = 0; tries < kLockTries; ++tries) {
     // O_NONBLOCK: a FIFO in its place must not make us wait.
@@ -93,7 +94,7 @@ absl::StatusOr<int> TakeLock(const std::string& path) {
       return NotAPlainFile(path);
     }
     if (lock < 0) return DiskError(errno, "open " + path);
-    status = LockNow(lock, path);
+    status = LockNow(lock, path, listens_at);
     if (status.ok()) return lock;
     ::close(lock);
     if (!absl::IsAborted(status)) break;
@@ -170,7 +171,7 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Lock(const Paths& paths,
     if (auto status = CheckFolderOf(file, user_home); !status.ok()) return status;
   }
   ListeningSocket socket;
-  const auto lock = TakeLock(paths.lock);
+  const auto lock = TakeLock(paths.lock, paths.socket);
   if (!lock.ok()) return lock.status();
   socket.lock_ = *lock;
   socket.wanted_ = paths.socket;
@@ -183,7 +184,7 @@ absl::StatusOr<ListeningSocket> ListeningSocket::LockWhenFree(const Paths& paths
                                                               const std::string& user_home) {
   absl::StatusOr<ListeningSocket> socket = Lock(paths, user_home);
   if (!absl::IsAlreadyExists(socket.status())) return socket;
-  const absl::StatusOr<int> next = TakeLock(NextLock(paths));
+  const absl::StatusOr<int> next = TakeLock(NextLock(paths), paths.socket);
   if (!next.ok()) return next.status();
   while (absl::IsAlreadyExists(socket.status())) {
     if (give_up()) {

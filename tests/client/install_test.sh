@@ -55,7 +55,7 @@ for program in "$folder/by-cmake/pipeline" "$folder/by-pkg-config"; do
   expected=$(printf 'night: %s\n' "text encoder" transformer decode "done")
   [ "$printed" = "$expected" ] || fail "$program printed: $printed"
 done
-pid=$(cat "$STAGELOAD_HOME/stageloadd.lock")
+pid=$(head -n 1 "$STAGELOAD_HOME/stageloadd.lock")
 case $(readlink "/proc/$pid/exe" 2>/dev/null || echo "$prefix/bin/stageloadd") in
   "$prefix/bin/stageloadd") ;;
   *) fail "another daemon than the installed one runs" ;;

@@ -94,10 +94,10 @@ TEST_F(ListeningSocketTest, ListensNonBlockingWithASocketForTheOwnerAlone) {
   ::close(accepted);
 }
 
-TEST_F(ListeningSocketTest, TheLockHoldsOurPidAndIsForTheOwnerAlone) {
+TEST_F(ListeningSocketTest, TheLockHoldsOurPidAndSocketAndIsForTheOwnerAlone) {
   const auto socket = ListeningSocket::Open(Home());
   ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_EQ(Contents(Home().lock), absl::StrCat(::getpid(), "\n"));
+  EXPECT_EQ(Contents(Home().lock), absl::StrCat(::getpid(), "\n", Home().socket, "\n"));
   EXPECT_EQ(ModeOf(Home().lock), 0600u);
 }
 
@@ -106,7 +106,7 @@ TEST_F(ListeningSocketTest, ALongerPidOfADaemonBeforeIsNotLeftInTheLock) {
   std::ofstream(Home().lock) << "123456789012\nmore\n";
   const auto socket = ListeningSocket::Open(Home());
   ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_EQ(Contents(Home().lock), absl::StrCat(::getpid(), "\n"));
+  EXPECT_EQ(Contents(Home().lock), absl::StrCat(::getpid(), "\n", Home().socket, "\n"));
 }
 
 TEST_F(ListeningSocketTest, ASecondDaemonIsToldThePidOfTheFirst) {
