@@ -26,7 +26,7 @@ double Seconds(double seconds) { return Rounded(seconds, 1000); }
 
 // A whole number without ".0", as a kernel's counter is.
 Json Level(Percent percent) {
-  const double value = Rounded(percent.value, 100);
+  const double value = LevelAsWritten(percent).value;
   if (value == std::floor(value)) return static_cast<std::int64_t>(value);
   return value;
 }
@@ -71,6 +71,8 @@ bool IsEmptyOrNoFile(const std::string& path) {
 }
 
 }  // namespace
+
+Percent LevelAsWritten(Percent level) { return Percent{Rounded(level.value, 100)}; }
 
 absl::StatusOr<TraceWriter> TraceWriter::Create(const std::string& path, Existing existing) {
   int fd = Open(path, O_CREAT | O_EXCL);

@@ -16,6 +16,9 @@
 
 namespace stageload {
 
+// A level with as many digits as a trace has.
+Percent LevelAsWritten(Percent level);
+
 class TraceWriter {
  public:
   enum class Existing { kRefuse, kOverwrite };  // a file of that name with something in it

@@ -89,7 +89,11 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
   if (line.footprint) peak_footprint_ = std::max(peak_footprint_, line.footprint);
   if (line.swap_used && !first_swap_) first_swap_ = line.swap_used;
   if (line.swap_used) peak_swap_ = std::max(peak_swap_, line.swap_used);
-  if (line.level) min_level_ = std::min(min_level_.value_or(*line.level), *line.level);
+  // As it stands in the trace, so that `summary` says the same.
+  if (line.level) {
+    const Percent level = LevelAsWritten(*line.level);
+    min_level_ = std::min(min_level_.value_or(level), level);
+  }
 }
 
 void Recording::AddEvent(const v1::Event& event, const v1::ProcessSample* sample) {

@@ -136,6 +136,27 @@ TEST_F(Record, WritesASampleForEachAnswerAndExitsWithTheCommandsCode) {
   EXPECT_THAT(Notes(), ElementsAre("the command exited with 7"));
 }
 
+TEST_F(Record, WhatHoldsTheCommandBackIsNoPartOfItsFootprint) {
+  AnswerWith({At(0, 9000), At(0.25, 5000)});
+  const Result result = Run(
+      {"--", "sh", "-c", "while [ $(grep -c sample \"$0\") -lt 2 ]; do sleep 0.01; done", path_});
+  EXPECT_THAT(result.err, HasSubstr("peak footprint 4.88 KiB"));
+  const Trace trace = Read();
+  ASSERT_EQ(trace.samples.size(), 2U);
+  EXPECT_EQ(trace.samples[0].footprint, std::nullopt);
+  EXPECT_EQ(trace.samples[1].footprint, Bytes(5000));
+}
+
+TEST_F(Record, AndSummaryRoundTheLevelAlike) {
+  v1::WatchProcessResponse low = At(0.25, 5000);
+  low.mutable_sample()->mutable_host()->set_level_percent(49.4979);  // 49.5 in the trace
+  AnswerWith({At(0, 9000), low});
+  const Result result = Run(
+      {"--", "sh", "-c", "while [ $(grep -c sample \"$0\") -lt 2 ]; do sleep 0.01; done", path_});
+  EXPECT_THAT(result.err, HasSubstr("lowest level 49.5 %"));
+  EXPECT_THAT(RunProgram(daemon_.home(), {"summary", path_}).out, HasSubstr("49.5 %"));
+}
+
 TEST_F(Record, HoldsTheCommandBackUntilTheFirstSampleIsThere) {
   std::atomic<bool> ran_early = true;
   daemon_.on_watch = [&](WatchScript& script) {
