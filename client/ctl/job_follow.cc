@@ -177,8 +177,8 @@ bool CopyPiece(const v1::ReadLogsResponse& piece) {
   if (piece.dropped_bytes() > 0) {
     Note(absl::StrCat(FormatBytes(Bytes(piece.dropped_bytes())), " of output were dropped here"));
   }
-  return WriteAll(piece.stream() == v1::LOG_STREAM_STDERR ? STDERR_FILENO : STDOUT_FILENO,
-                  std::string(piece.data()));
+  const std::string data(piece.data());
+  return piece.stream() == v1::LOG_STREAM_STDERR ? WriteAll(STDERR_FILENO, data) : Out(data);
 }
 
 absl::StatusOr<v1::Job> FollowJob(const Connection& connection, std::int64_t id) {

@@ -63,9 +63,9 @@ Table JobTable(const std::vector<v1::Job>& jobs) {
   Table table({{.title = "ID", .right = true},
                {.title = "STATE"},
                {.title = "NAME", .limit = kNameColumns},
-               {.title = "MEMORY", .right = true},
-               {.title = "FOOTPRINT", .right = true},
-               {.title = "CHARGE / BUDGET", .right = true},
+               {.title = "MEMORY", .right = true, .spare = 1},
+               {.title = "FOOTPRINT", .right = true, .spare = 3},
+               {.title = "CHARGE / BUDGET", .right = true, .spare = 2},
                {.title = "WAITS FOR / REASON"}});
   for (const v1::Job& job : jobs) {
     const bool pending = job.state() == v1::JOB_STATE_PENDING;

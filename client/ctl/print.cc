@@ -7,9 +7,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace stageload::ctl {
 namespace {
+
+// Columns that the last column of a table has at least, before others are left out for it; and
+// below which it is not cut.
+constexpr std::size_t kLeastForLast = 16;
+constexpr std::size_t kLeastToCut = 10;
+constexpr std::size_t kLeastOfName = 8;
 
 std::string_view Escape(Colour colour) {
   switch (colour) {
@@ -41,6 +48,14 @@ void AppendCell(std::string& line, const Cell& cell, const Column& column, std::
   line += last ? "\n" : "  ";
 }
 
+// Says why stdout could not be written; false, for whoever returns that.
+bool OutFailed() {
+  if (errno == EPIPE) return false;
+  const std::string why = std::strerror(errno);
+  (void)WriteAll(STDERR_FILENO, "stageload: write to stdout: " + why + "\n");
+  return false;
+}
+
 // Empty cells at its end leave no blanks.
 void EndLine(std::string& text) {
   text.resize(text.find_last_not_of(" \n") + 1);  // npos is none: 0
@@ -61,7 +76,12 @@ bool WriteAll(int fd, std::string_view bytes) {
   return true;
 }
 
-bool Out(std::string_view text) { return WriteAll(STDOUT_FILENO, text); }
+bool Out(std::string_view text) { return WriteAll(STDOUT_FILENO, text) || OutFailed(); }
+
+bool CloseOut() {
+  if (close(STDOUT_FILENO) == 0 || errno == EINTR || errno == EBADF) return true;
+  return OutFailed();
+}
 
 std::size_t TerminalWidth(int fd) {
   if (isatty(fd) == 0) return 0;
@@ -78,33 +98,61 @@ bool UseColour(int fd) {
   return isatty(fd) != 0;
 }
 
-std::vector<std::size_t> Table::Widths(std::size_t width) const {
-  std::vector<std::size_t> widths;
-  std::size_t before = 0;
+Table::Widths Table::WidthsFor(std::size_t width) const {
+  Widths widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t widest = Columns(columns_[c].title);
     for (const auto& row : rows_) widest = std::max(widest, Columns(Printable(row[c].text)));
     if (columns_[c].limit > 0) widest = std::min(widest, columns_[c].limit);
-    const bool last = c + 1 == columns_.size();
-    // Below 10 columns a cut text says nothing: better let the terminal wrap it.
-    if (last && width > before + 10) widest = std::min(widest, width - before);
-    widths.push_back(widest);
-    before += widest + 2;
+    widths.emplace_back(widest);
+  }
+  if (width == 0) return widths;
+  // Where the last column begins.
+  const auto before = [&] {
+    std::size_t sum = 0;
+    for (std::size_t c = 0; c + 1 < widths.size(); ++c) sum += widths[c] ? *widths[c] + 2 : 0;
+    return sum;
+  };
+  const std::size_t least = std::min(*widths.back(), kLeastForLast);
+  while (before() + least > width) {
+    std::size_t first = columns_.size();
+    for (std::size_t c = 0; c + 1 < columns_.size(); ++c) {
+      if (!widths[c] || columns_[c].spare == 0) continue;
+      if (first == columns_.size() || columns_[c].spare > columns_[first].spare) first = c;
+    }
+    if (first == columns_.size()) break;
+    widths[first].reset();
+  }
+  // Then those that are cut anyway give way.
+  for (std::size_t c = 0; c + 1 < columns_.size() && before() + least > width; ++c) {
+    if (!widths[c] || columns_[c].limit <= kLeastToCut) continue;
+    const std::size_t over = before() + least - width;
+    widths[c] =
+        std::max(*widths[c] - std::min(*widths[c], over), std::min(*widths[c], kLeastOfName));
+  }
+  // Below that a cut text says nothing: better let the terminal wrap it.
+  if (width > before() + kLeastToCut) {
+    widths.back() = std::min(*widths.back(), width - before());
   }
   return widths;
 }
 
-std::string Table::Text(std::size_t width, bool colour) const {
-  const std::vector<std::size_t> widths = Widths(width);
-  std::string text;
+std::string Table::Line(const std::vector<Cell>& cells, const Widths& widths, bool colour) const {
+  std::string line;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    AppendCell(text, Cell(columns_[c].title, Colour::kBold), columns_[c], widths[c],
-               c + 1 == columns_.size(), colour);
+    if (!widths[c]) continue;
+    AppendCell(line, cells[c], columns_[c], *widths[c], c + 1 == columns_.size(), colour);
   }
+  return line;
+}
+
+std::string Table::Text(std::size_t width, bool colour) const {
+  const Widths widths = WidthsFor(width);
+  std::vector<Cell> titles;
+  for (const Column& column : columns_) titles.emplace_back(column.title, Colour::kBold);
+  std::string text = Line(titles, widths, colour);
   for (const auto& row : rows_) {
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      AppendCell(text, row[c], columns_[c], widths[c], c + 1 == columns_.size(), colour);
-    }
+    text += Line(row, widths, colour);
     EndLine(text);
   }
   return text;

@@ -6,6 +6,7 @@
 #define STAGELOAD_CLIENT_CTL_PRINT_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,11 @@ namespace stageload::ctl {
 
 // Writes all of it past stdio's buffers; false when the reader is gone.
 [[nodiscard]] bool WriteAll(int fd, std::string_view bytes);
-// To stdout. A false is the end of the command: nobody reads any more.
+// To stdout. A false is the end of the command: it cannot be written, which is said on stderr, or
+// nobody reads any more, which is not.
 [[nodiscard]] bool Out(std::string_view text);
+// Once, when nothing more is to be written: some file systems tell only here that it did not work.
+[[nodiscard]] bool CloseOut();
 
 // Columns of the terminal behind `fd`; 0 when it is not a terminal.
 std::size_t TerminalWidth(int fd);
@@ -30,6 +34,9 @@ struct Column {
   std::string title;
   bool right = false;     // aligned to the right
   std::size_t limit = 0;  // cut to this many columns; 0 is no limit
+  // On a terminal that is too narrow for all, the columns with the largest of these go first; 0
+  // stays.
+  int spare = 0;
 };
 struct Cell {
   Cell(std::string value, Colour shade = Colour::kNone)  // NOLINT: a string is a plain cell
@@ -44,11 +51,15 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
-  // The last column is cut so that no line is wider than `width`; 0 is no limit.
+  // No line is wider than `width`, if that can be: spare columns are left out, then the last one is
+  // cut. 0 is no limit.
   std::string Text(std::size_t width, bool colour) const;
 
  private:
-  std::vector<std::size_t> Widths(std::size_t width) const;
+  // Of each column; none for what is left out.
+  using Widths = std::vector<std::optional<std::size_t>>;
+  Widths WidthsFor(std::size_t width) const;
+  std::string Line(const std::vector<Cell>& cells, const Widths& widths, bool colour) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;

@@ -28,6 +28,7 @@ constexpr std::size_t kNameColumns = 24;
 constexpr std::size_t kEvents = 20;
 // A person sees the newest of them; `history` has the rest.
 constexpr std::size_t kShownEvents = 8;
+constexpr int kToldOfWaiting = 20;  // Frame.waiting has no more
 
 std::string TableText(const std::string& title, const Table& table) {
   if (table.empty()) return "";
@@ -48,11 +49,11 @@ std::string ClientTable(const v1::Frame& frame) {
   std::vector<Column> columns{{.title = "ID", .right = true},
                               {.title = "STATE"},
                               {.title = "NAME", .limit = kNameColumns},
-                              {.title = "MEMORY", .right = true},
-                              {.title = "FOOTPRINT", .right = true},
-                              {.title = "SWAPPED", .right = true},
-                              {.title = "CHARGE / BUDGET", .right = true},
-                              {.title = "PROCESSES", .right = true}};
+                              {.title = "MEMORY", .right = true, .spare = 2},
+                              {.title = "FOOTPRINT", .right = true, .spare = 1},
+                              {.title = "SWAPPED", .right = true, .spare = 4},
+                              {.title = "CHARGE / BUDGET", .right = true, .spare = 3},
+                              {.title = "PROCESSES", .right = true, .spare = 5}};
   if (stages) columns.push_back({.title = "STAGE", .limit = kNameColumns});
   if (notes) columns.push_back({.title = "LEASES AND GAUGES"});
   Table table(columns);
@@ -107,6 +108,17 @@ std::string BlockedLines(const v1::Frame& frame) {
   return text;
 }
 
+// " and 2 leases": those of `waiting`, which come first there.
+std::string WaitingLeases(const v1::Frame& frame) {
+  const auto leases =
+      std::count_if(frame.waiting().begin(), frame.waiting().end(),
+                    [](const v1::WaitingRequest& request) { return request.lease_id() != 0; });
+  if (leases == 0) return "";
+  return absl::StrCat(" and ", leases,
+                      leases == frame.waiting_size() && leases >= kToldOfWaiting ? " or more" : "",
+                      leases == 1 ? " lease" : " leases");
+}
+
 std::string Screen(const Connection& connection, const v1::Frame& frame,
                    const std::vector<v1::Event>& events) {
   const absl::Time now = absl::Now();
@@ -119,8 +131,8 @@ std::string Screen(const Connection& connection, const v1::Frame& frame,
     absl::StrAppend(&text, "gpu       may wire ",
                     FormatBytes(Bytes(frame.host().gpu_wired_limit_bytes())), "\n");
   }
-  absl::StrAppend(&text, "jobs      ", frame.active(), " active, ", frame.pending(), " waiting, ",
-                  FormatBytes(Bytes(frame.reserved_bytes())),
+  absl::StrAppend(&text, "jobs      ", frame.active(), " active, ", frame.pending(), " waiting",
+                  WaitingLeases(frame), ", ", FormatBytes(Bytes(frame.reserved_bytes())),
                   " promised beyond what they take now\n");
   if (frame.has_queue_held()) {
     absl::StrAppend(&text, "queue     held: ", Printable(std::string(frame.queue_held())), "\n");
@@ -163,6 +175,7 @@ void AddStatus(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", *json,
                     "one document: {\"daemon\": ..., \"socket\": ..., \"frame\": ..., \"events\": "
                     "[the newest 20, oldest first]}");
+  AddExample(*command, invocation, {"stageloadctl status --json | jq .frame.host.level_percent"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Status(invocation, *json); };
   });

@@ -33,6 +33,37 @@ TEST(Table, CutsWideNamesAndTheLastColumnToTheTerminal) {
   EXPECT_THAT(table.Text(0, false), HasSubstr("9.1 GiB free"));
 }
 
+TEST(Table, LeavesSpareColumnsOutWhereTheyDoNotFit) {
+  Table table({{.title = "ID", .right = true},
+               {.title = "MEMORY", .spare = 1},
+               {.title = "FOOTPRINT", .spare = 2},
+               {.title = "REASON"}});
+  table.Add({std::string("7"), std::string("1 GiB"), std::string("2 GiB"),
+             std::string("needs 13.3 GiB, 9.1 GiB free")});
+  EXPECT_EQ(table.Text(40, false),
+            "ID  MEMORY  FOOTPRINT  REASON\n"
+            " 7  1 GiB   2 GiB      needs 13.3 GiB, …\n");
+  EXPECT_EQ(table.Text(30, false),
+            "ID  MEMORY  REASON\n"
+            " 7  1 GiB   needs 13.3 GiB, 9…\n");
+  EXPECT_EQ(table.Text(20, false),
+            "ID  REASON\n"
+            " 7  needs 13.3 GiB,…\n");
+}
+
+TEST(Table, KeepsItsColumnsUnderEachOtherBehindWideCharacters) {
+  Table table({{.title = "NAME", .limit = 12}, {.title = "LAST"}});
+  for (const char* name : {"模型训练", "🚀 up", "größe", "plain"}) {
+    table.Add({std::string(name), std::string("x")});
+  }
+  EXPECT_EQ(table.Text(0, false),
+            "NAME      LAST\n"
+            "模型训练  x\n"
+            "🚀 up     x\n"
+            "größe     x\n"
+            "plain     x\n");
+}
+
 TEST(Table, ColoursOnlyWhenAsked) {
   Table table({{.title = "STATE"}});
   table.Add({{"RUNNING", Colour::kGreen}});

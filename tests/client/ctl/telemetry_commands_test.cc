@@ -66,6 +66,23 @@ TEST_F(TelemetryCommands, StatusShowsWhoHoldsWhatAndWhatWaitsForIt) {
   EXPECT_LT(result.out.find("first"), result.out.find("fifth"));
 }
 
+TEST_F(TelemetryCommands, StatusCountsLeasesThatAreWaitedForBesideStarts) {
+  v1::Frame frame = FrameAt(0, 63, kGiB);
+  AddWaiting(frame, 7, "pipeline", "needs 6 GiB, 4 GiB free");
+  frame.mutable_waiting(0)->set_lease_id(5);
+  AddWaiting(frame, 9, "eval", "needs 6 GiB, 4 GiB free");
+  frame.set_pending(1);
+  daemon_.SetFrame(frame);
+  EXPECT_THAT(Ctl({"status"}).out, HasSubstr(" active, 1 waiting and 1 lease, "));
+  for (int i = 0; i < 19; ++i) {
+    AddWaiting(frame, 7, "pipeline", "x");
+    frame.mutable_waiting(frame.waiting_size() - 1)->set_lease_id(10 + i);
+  }
+  frame.mutable_waiting()->DeleteSubrange(1, 1);
+  daemon_.SetFrame(frame);
+  EXPECT_THAT(Ctl({"status"}).out, HasSubstr("1 waiting and 20 or more leases, "));
+}
+
 TEST_F(TelemetryCommands, StatusJsonHasEverythingThatTopHas) {
   const Result result = Ctl({"status", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
