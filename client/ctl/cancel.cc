@@ -2,11 +2,16 @@
 // time.
 #include "client/ctl/job_control.h"
 #include "client/ctl/job_follow.h"
+#include "client/ctl/outcome.h"
 
 namespace stageload::ctl {
 
 void AddCancel(CLI::App& app, Invocation& invocation) {
-  AddJobControl(app, invocation, "cancel", "end jobs", CancelJob);
+  CLI::App* command = AddJobControl(
+      app, invocation,
+      {"cancel", "end jobs", CancelJob, [](const v1::Job& job) { return !IsEnd(job.state()); }});
+  AddExample(*command, invocation,
+             {"stageloadctl cancel $(stageloadctl queue --group gpu --json | jq '.jobs[].id')"});
 }
 
 }  // namespace stageload::ctl

@@ -79,6 +79,7 @@ void AddClear(CLI::App& app, Invocation& invocation) {
   const auto options = std::make_shared<Options>();
   CLI::Option* ids = command->add_option("ids", options->ids, "the jobs")->type_name("ID");
   command->add_flag("--completed", options->completed, "only those that completed")->excludes(ids);
+  AddExample(*command, invocation, {"stageloadctl clear --completed"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Clear(invocation, *command, *options); };
   });

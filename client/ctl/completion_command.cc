@@ -18,9 +18,8 @@ namespace stageload::ctl {
 namespace {
 
 constexpr char kFooter[] =
-    "Example: complete in this shell, now:\n"
-    "  eval \"$(stageloadctl completion bash)\"       # or zsh, after compinit\n"
-    "  stageloadctl completion fish | source\n"
+    "Bash, and zsh after compinit, take it by\n"
+    "  eval \"$(stageloadctl completion bash)\"\n"
     "\n"
     "For good: put that line into ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish. What a\n"
     "package has installed needs none of it. Jobs, groups and profiles are asked of the daemon\n"
@@ -82,6 +81,7 @@ void AddCompletion(CLI::App& app, Invocation& invocation) {
   command->footer(kFooter);
   const auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "whose script")->required()->type_name("bash|zsh|fish");
+  AddExample(*command, invocation, {"stageloadctl completion fish | source"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] {
       const auto script = Scripts().find(*shell);

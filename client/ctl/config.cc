@@ -226,6 +226,7 @@ using Command = int (*)(const Invocation&, const Options&);
 CLI::App* Add(CLI::App& command, Invocation& invocation, const char* name, const std::string& what,
               const std::shared_ptr<Options>& options, Command run) {
   CLI::App* added = command.add_subcommand(name, what);
+  AddExample(*added, invocation, {absl::StrCat("stageloadctl config ", name)});
   added->fallthrough()->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return run(invocation, *options); };
   });
@@ -260,6 +261,7 @@ void AddConfig(CLI::App& app, Invocation& invocation) {
       "it the old settings stay",
       options, Reload)
       ->add_flag("--json", options->json, "one document: {\"path\": ..., \"changes\": [...]}");
+  AddExample(*command, invocation, {"stageloadctl config show --origin"});
 }
 
 }  // namespace stageload::ctl

@@ -243,6 +243,7 @@ void Add(CLI::App& command, Invocation& invocation, const char* name, const char
   const auto platform = std::make_shared<Platform>();
   AddPlatform(*added, *platform);
   added->get_option("--platform")->group("");
+  AddExample(*added, invocation, {absl::StrCat("stageloadctl daemon ", name)});
   added->fallthrough()->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return run(invocation, *platform); };
   });
@@ -270,6 +271,8 @@ void AddDaemon(CLI::App& app, Invocation& invocation) {
   const auto platform = std::make_shared<Platform>();
   AddPlatform(*status, *platform);
   status->get_option("--platform")->group("");
+  AddExample(*status, invocation, {"stageloadctl daemon status --json | jq .running"});
+  AddExample(*command, invocation, {"stageloadctl daemon status"});
   status->fallthrough()->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Status(invocation, *platform, *json); };
   });

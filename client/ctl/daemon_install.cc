@@ -142,6 +142,7 @@ void AddInstall(CLI::App& command, Invocation& invocation) {
       "install", "have launchd or systemd run it, from each login on and again when it ends");
   const auto to_install = std::make_shared<InstallOptions>();
   AddOptions(*install, *to_install);
+  AddExample(*install, invocation, {"stageloadctl daemon install --dry-run"});
   install->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Install(invocation, *to_install); };
   });
@@ -149,6 +150,7 @@ void AddInstall(CLI::App& command, Invocation& invocation) {
       command.add_subcommand("uninstall", "end it, and have nobody run it any more; jobs run on");
   const auto to_uninstall = std::make_shared<InstallOptions>();
   AddOptions(*uninstall, *to_uninstall);
+  AddExample(*uninstall, invocation, {"stageloadctl daemon uninstall"});
   uninstall->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Uninstall(invocation, *to_uninstall); };
   });

@@ -35,9 +35,6 @@ namespace stageload::ctl {
 namespace {
 
 constexpr char kFooter[] =
-    "Example: have someone look at a machine that behaves strangely:\n"
-    "  stageloadctl doctor --json > doctor.json\n"
-    "\n"
     "Exits with 0 when nothing has failed (warnings may be there), with 1 when something has.\n"
     "It starts no daemon and changes nothing. Each line is explained in docs/doctor.md.";
 
@@ -357,6 +354,7 @@ void AddDoctor(CLI::App& app, Invocation& invocation) {
   const auto platform = std::make_shared<Platform>();
   AddPlatform(*command, *platform);
   command->get_option("--platform")->group("");
+  AddExample(*command, invocation, {"stageloadctl doctor --json > doctor.json"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Doctor(invocation, *platform, *json); };
   });

@@ -59,6 +59,8 @@ void AddGuard(CLI::App& app, Invocation& invocation) {
       "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"
       "command first, then exit 128+n. If this process is killed, the daemon goes on watching the\n"
       "command.");
+  AddExample(*command, invocation,
+             {"stageload guard --memory 18G --swap-budget 8G -- python3 generate.py"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Guard(invocation, *command, *options); };
   });

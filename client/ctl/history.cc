@@ -1,6 +1,7 @@
 // stageloadctl history: what happened, from the daemon's store.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,8 +10,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/closest_word.h"
 #include "base/text.h"
 #include "client/ctl/begin_time.h"
 #include "client/ctl/errors.h"
@@ -96,6 +99,48 @@ std::string Text(const EventPage& page, bool json) {
   return lines;
 }
 
+// Of the daemon's own events; programs that mark may use words of their own.
+const std::vector<std::string>& KnownKinds() {
+  static const std::vector<std::string>* const kinds =
+      new std::vector<std::string>{"submitted",     "admitted",
+                                   "refused",       "held",
+                                   "released",      "updated",
+                                   "warned",        "suspended",
+                                   "resumed",       "stopping",
+                                   "killed",        "stuck",
+                                   "would_stop",    "ended",
+                                   "requeued",      "registered",
+                                   "lease_waiting", "lease_granted",
+                                   "lease_denied",  "lease_released",
+                                   "queue_held",    "queue_released",
+                                   "draining",      "gap",
+                                   "implausible",   "sample_failed",
+                                   "shim_lost",     "signal_refused",
+                                   "start_delayed", "result_delayed",
+                                   "store_failed",  "store_works",
+                                   "store_damaged", "stage",
+                                   "load",          "reload",
+                                   "release",       "mark"};
+  return *kinds;
+}
+
+// Where a search for some kinds has found nothing: whether each of them is a kind at all.
+absl::Status CheckKinds(const Connection& connection, const v1::ListHistoryRequest& request) {
+  for (const std::string& kind : request.kinds()) {
+    const auto& known = KnownKinds();
+    if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
+    v1::ListHistoryRequest any;
+    any.add_kinds(kind);
+    const absl::StatusOr<EventPage> page = NewestEvents(connection, any, 1);
+    if (!page.ok()) return page.status();
+    if (!page->events.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--kind: no event is of a kind \"", kind, "\"",
+                                                   DidYouMean(kind, known), "; the daemon's are ",
+                                                   absl::StrJoin(known, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 int History(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<std::int64_t> count = ParseCount(options.count);
   if (!count.ok()) return UsageError(invocation, command, std::string(count.status().message()));
@@ -108,6 +153,9 @@ int History(const Invocation& invocation, const CLI::App& command, const Options
   const absl::StatusOr<EventPage> page =
       NewestEvents(*connection, *request, static_cast<std::size_t>(*count));
   if (!page.ok()) return Fail(page.status());
+  if (page->events.empty()) {
+    if (const auto status = CheckKinds(*connection, *request); !status.ok()) return Fail(status);
+  }
   if (!Out(Text(*page, options.json))) return kExitOther;
   if (page->more && !options.count) {
     Note(absl::StrCat("older events are left out; -n ", *count * 10, " shows more of them"));
@@ -128,9 +176,13 @@ void AddHistory(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--kind", options->kinds,
                    "only such events: admitted, warned, stopping, ended...; may be repeated")
-      ->type_name("KIND");
-  command->add_option("-n,--count", options->count, "the newest so many (50)")->type_name("N");
+      ->type_name("KIND")
+      ->allow_extra_args(false);
+  command->add_option("-n,--limit,--count", options->count, "the newest so many (50)")
+      ->type_name("N");
   command->add_flag("--json", options->json, "JSON lines, one an event");
+  AddExample(*command, invocation,
+             {"stageloadctl history --since 2h --kind stopping --kind warned"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return History(invocation, *command, *options); };
   });

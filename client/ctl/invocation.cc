@@ -38,4 +38,13 @@ void TakesCommand(CLI::App& command, Invocation& invocation, const std::string& 
   if (!notes.empty()) command.footer(absl::StrCat(notes, "\n\n", command.get_footer()));
 }
 
+void AddExample(CLI::App& command, Invocation& invocation, const std::vector<std::string>& lines) {
+  std::string text = lines.size() == 1 ? "Example:\n" : "Examples:\n";
+  for (const std::string& line : lines) {
+    absl::StrAppend(&text, "  ", line, "\n");
+    invocation.examples.push_back({&command, line});
+  }
+  command.footer(absl::StrCat(text, "\n", command.get_footer()));
+}
+
 }  // namespace stageload::ctl

@@ -14,6 +14,11 @@
 
 namespace stageload::ctl {
 
+struct Example {
+  const CLI::App* command;
+  std::string line;
+};
+
 struct Invocation {
   std::string program;  // as it was called: "stageloadctl", "stageload"
   ConnectOptions connect;
@@ -21,6 +26,8 @@ struct Invocation {
   std::vector<const CLI::App*> takers;
   // ... and that command line.
   std::vector<std::string> command;
+  // A line for each command that one could type, as its help shows it.
+  std::vector<Example> examples;
   // Set by the command that was named; returns the exit code.
   std::function<int()> action;
 };
@@ -31,6 +38,9 @@ int UsageError(const Invocation& invocation, const CLI::App& command, const std:
 // Makes a command line of the user's follow the options of `command`, also in its usage line;
 // `notes` go under its help, before what holds for all commands.
 void TakesCommand(CLI::App& command, Invocation& invocation, const std::string& notes = "");
+
+// Puts lines that one could type on top of what stands below the help of `command`.
+void AddExample(CLI::App& command, Invocation& invocation, const std::vector<std::string>& lines);
 
 // Each adds one command to `app`, in the file of its name. The invocation outlives the action.
 void AddSubmit(CLI::App& app, Invocation& invocation);
@@ -64,6 +74,7 @@ void AddConfig(CLI::App& app, Invocation& invocation);
 void AddDoctor(CLI::App& app, Invocation& invocation);
 void AddCompletion(CLI::App& app, Invocation& invocation);
 void AddManPage(CLI::App& app, Invocation& invocation);
+void AddHelp(CLI::App& app, Invocation& invocation);
 
 }  // namespace stageload::ctl
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/ctl/call.h"
@@ -32,10 +33,26 @@ JobCall CallFor(JobMethod<Request, Response> method) {
 // Of the whole queue instead of jobs.
 using QueueCall = std::function<absl::Status(const Connection&)>;
 
-// Adds the command `name`, which makes `call` for each id that is given: all of them are asked,
-// also after one that failed, and the exit code is the highest. With `queue_call` it has --queue.
-CLI::App* AddJobControl(CLI::App& app, Invocation& invocation, const std::string& name,
-                        const std::string& help, JobCall call, QueueCall queue_call = nullptr);
+// Whether --group means this one of its jobs.
+using IsMeant = bool (*)(const v1::Job& job);
+
+struct JobControl {
+  std::string name;
+  std::string help;
+  JobCall call;
+  IsMeant is_meant;
+  QueueCall queue_call = nullptr;  // with it the command has --queue
+  bool holds_queue = false;        // what it makes of the queue
+};
+
+// Adds the command, which makes `call` for each id that is given, or for each job that is meant of
+// a --group: all of them are asked, also after one that failed, and the exit code is the highest.
+CLI::App* AddJobControl(CLI::App& app, Invocation& invocation, JobControl control);
+
+// The ids of those jobs of `group` that are meant, oldest first; InvalidArgument when there is no
+// such group.
+absl::StatusOr<std::vector<std::int64_t>> JobsOfGroup(const Connection& connection,
+                                                      const std::string& group, IsMeant is_meant);
 
 }  // namespace stageload::ctl
 

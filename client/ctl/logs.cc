@@ -69,6 +69,15 @@ bool MayHaveOutput(const v1::Job& job, bool follow) {
   return false;
 }
 
+// The daemon has started none of these, so their output never came by.
+absl::Status HasNoLog(const v1::Job& job) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job.id(), " has no log: it ",
+                   job.kind() == v1::JOB_KIND_GUARD
+                       ? "is a guarded command, whose output went to where it was guarded"
+                       : "is a program that registered itself, whose output is its own"));
+}
+
 // Each piece to where it belongs; false when nobody reads any more.
 class Printer {
  public:
@@ -97,7 +106,8 @@ int Logs(const Invocation& invocation, const CLI::App& command, const Options& o
   if (!connection.ok()) return Fail(connection.status());
   const absl::StatusOr<v1::Job> job = GetJob(*connection, request->id());
   if (!job.ok()) return Fail(job.status());
-  if (job->kind() == v1::JOB_KIND_JOB && !MayHaveOutput(*job, options.follow)) return kExitOk;
+  if (job->kind() != v1::JOB_KIND_JOB) return Fail(HasNoLog(*job));
+  if (!MayHaveOutput(*job, options.follow)) return kExitOk;
 
   bool reader_gone = false;
   Printer printer(options);
@@ -128,6 +138,7 @@ void AddLogs(CLI::App& app, Invocation& invocation) {
       ->add_flag("--json", options->json,
                  "JSON lines, one a piece of output; data_base64 holds what is no UTF-8")
       ->excludes(times);
+  AddExample(*command, invocation, {"stageloadctl logs -f --tail 20 3"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Logs(invocation, *command, *options); };
   });

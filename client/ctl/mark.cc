@@ -126,6 +126,8 @@ void AddMark(CLI::App& app, Invocation& invocation) {
                     "fail when nobody records or manages the caller");
   command->add_option("note", options->note, "a note")->type_name("NOTE");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation,
+             {"stageloadctl mark --kind load --name transformer --bytes 13G --seconds 5.2"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Mark(invocation, *command, *options); };
   });

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/closest_word.h"
 #include "base/error_reason.h"
 #include "base/text.h"
 
@@ -40,14 +41,16 @@ absl::StatusOr<int> ParsePriority(const std::string& text) {
 absl::StatusOr<v1::ChargeMode> ParseChargeMode(const std::string& text) {
   if (text == "system") return v1::CHARGE_MODE_SYSTEM;
   if (text == "own") return v1::CHARGE_MODE_OWN;
-  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\": write system or own"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\": write system or own", DidYouMean(text, {"system", "own"})));
 }
 
 absl::StatusOr<v1::OverBudget> ParseOverBudget(const std::string& text) {
   if (text == "stop") return v1::OVER_BUDGET_STOP;
   if (text == "suspend") return v1::OVER_BUDGET_SUSPEND;
   if (text == "warn") return v1::OVER_BUDGET_WARN;
-  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\": write stop, suspend or warn"));
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\": write stop, suspend or warn",
+                                                 DidYouMean(text, {"stop", "suspend", "warn"})));
 }
 
 // Zero could be meant as "no limit" and would end the command at its start.

@@ -114,6 +114,7 @@ void AddPlot(CLI::App& app, Invocation& invocation) {
                    "draw this one over the swap at the start (the recording's own, or 8G)")
       ->type_name("SIZE");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation, {"stageloadctl plot run.jsonl -o run.html"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Plot(invocation, *command, *options); };
   });

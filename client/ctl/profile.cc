@@ -112,6 +112,7 @@ void AddProfile(CLI::App& app, Invocation& invocation) {
   command->add_option("name", options->name, "only this one, run by run")->type_name("NAME");
   command->add_flag("--forget", options->forget, "forget its runs");
   command->add_flag("--json", options->json, "one document: {\"profiles\": [...]}");
+  AddExample(*command, invocation, {"stageloadctl profile base"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Profile(invocation, *command, *options); };
   });

@@ -10,8 +10,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/closest_word.h"
 #include "base/text.h"
 #include "client/ctl/begin_time.h"
 #include "client/ctl/errors.h"
@@ -48,12 +50,13 @@ absl::Status ReadStates(const std::vector<std::string>& lists, v1::ListJobsReque
       for (char& letter : word) letter = letter == '-' ? '_' : letter;
       v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
       if (word == "UNSPECIFIED" || !v1::JobState_Parse(absl::StrCat("JOB_STATE_", word), &state)) {
-        std::string words;
+        std::vector<std::string> words;
         for (int each = v1::JOB_STATE_PENDING; each <= v1::JOB_STATE_UNKNOWN; ++each) {
-          absl::StrAppend(&words, words.empty() ? "" : ", ", Word(static_cast<v1::JobState>(each)));
+          words.push_back(Word(static_cast<v1::JobState>(each)));
         }
-        return absl::InvalidArgumentError(
-            absl::StrCat("--state: \"", given, "\" is none of ", words));
+        return absl::InvalidArgumentError(absl::StrCat("--state: \"", given, "\" is none of ",
+                                                       absl::StrJoin(words, ", "),
+                                                       DidYouMean(word, words)));
       }
       request.add_states(state);
     }
@@ -188,6 +191,7 @@ void AddQueue(CLI::App& app, Invocation& invocation) {
       ->excludes(limit);
   command->add_flag("--json", options->json,
                     "one document: {\"jobs\": [...]}; with --watch JSON lines");
+  AddExample(*command, invocation, {"stageloadctl queue --state failed,out_of_memory --since 12h"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Queue(invocation, *command, *options); };
   });

@@ -108,6 +108,7 @@ void AddRecord(CLI::App& app, Invocation& invocation) {
   command->add_option("--pid", options->pid, "of a process that runs already")->type_name("P");
   command->add_flag("-q,--quiet", options->quiet, "no line on stderr in the end");
   TakesCommand(*command, invocation, kNotes);
+  AddExample(*command, invocation, {"stageloadctl record -o run.jsonl -- python3 generate.py"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Record(invocation, *command, *options); };
   });

@@ -25,6 +25,11 @@
 namespace stageload::ctl {
 namespace {
 
+constexpr char kNotes[] =
+    "One that was to start after another of them does so again. After OUT_OF_MEMORY a job "
+    "declares\n"
+    "at least its true peak and a tenth more. What a guard has run is guarded again instead.";
+
 struct Options {
   std::vector<std::string> ids;
   std::optional<std::string> memory;
@@ -107,15 +112,13 @@ int Retry(const Invocation& invocation, const CLI::App& command, const Options& 
 
 void AddRetry(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
-      app.add_subcommand("retry",
-                         "queue ended jobs that did not complete again, as new ones, and print "
-                         "their ids; one that was to "
-                         "start after another of them does so again; after OUT_OF_MEMORY a job "
-                         "declares at least its true peak and a tenth more");
+      app.add_subcommand("retry", "queue jobs that did not complete again and print the new ids");
   const auto options = std::make_shared<Options>();
   command->add_option("ids", options->ids, "the jobs")->required()->type_name("ID");
   command->add_option("--memory", options->memory, "declare this much instead")->type_name("SIZE");
   command->add_flag("--json", options->json, "one document: {\"jobs\": [...]}, the new ones");
+  command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation, {"stageloadctl retry 3 --memory 16G"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Retry(invocation, *command, *options); };
   });

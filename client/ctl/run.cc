@@ -56,6 +56,7 @@ void AddRun(CLI::App& app, Invocation& invocation) {
       *command, invocation,
       "Ctrl-C or SIGTERM cancels the job, waits for its end and exits 130 or 143. If this command\n"
       "is killed or its terminal goes away, the job runs on; `logs -f ID` and `wait ID` find it.");
+  AddExample(*command, invocation, {"stageloadctl run --memory 12G -- python3 train.py"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Run(invocation, *command, *options); };
   });

@@ -214,6 +214,7 @@ void AddShow(CLI::App& app, Invocation& invocation) {
   const auto options = std::make_shared<Options>();
   command->add_option("id", options->id, "the job")->required()->type_name("ID");
   command->add_flag("--json", options->json, "one document: the job");
+  AddExample(*command, invocation, {"stageloadctl show 3"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Show(invocation, *command, *options); };
   });

@@ -181,6 +181,8 @@ void AddSimulate(CLI::App& app, Invocation& invocation) {
                     "one document: {\"traces\": [{\"trace\": ..., \"decisions\": [...], "
                     "\"overshoot_bytes\": ...}]}");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation,
+             {"stageloadctl simulate run.jsonl --sweep swap-budget=4G:12G:4G"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Simulate(invocation, *command, *options); };
   });

@@ -151,6 +151,9 @@ void AddSubmit(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", options->json,
                     "print the job instead of its id; with --array {\"jobs\": [...]}");
   TakesCommand(*command, invocation);
+  AddExample(*command, invocation,
+             {"stageloadctl submit --name base --memory 12G --time 8h -- python3 train.py",
+              "stageloadctl submit --after 1,2 --group gpu --begin 22:00 -- python3 evaluate.py"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Submit(invocation, *command, *options); };
   });

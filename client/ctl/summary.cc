@@ -235,6 +235,7 @@ void AddSummary(CLI::App& app, Invocation& invocation) {
       ->type_name("TRACE");
   command->add_flag("--json", options->json, "for programs");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation, {"stageloadctl summary before.jsonl run.jsonl"});
   command->callback([=, &invocation] { invocation.action = [=] { return Summary(*options); }; });
 }
 

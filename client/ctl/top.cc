@@ -162,6 +162,7 @@ void AddTop(CLI::App& app, Invocation& invocation) {
   const auto interval = std::make_shared<std::optional<std::string>>();
   command->add_option("--interval", *interval, "at most one sample in this time (1s)")
       ->type_name("DUR");
+  AddExample(*command, invocation, {"stageloadctl top --interval 5s"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return RunTop(invocation, *command, *interval); };
   });

@@ -17,6 +17,11 @@
 namespace stageload::ctl {
 namespace {
 
+constexpr char kNotes[] =
+    "What is not named stays. \"none\" takes back --memory, --swap-limit, --start-timeout, --time "
+    "and\n"
+    "--busy. What decides on the start can only be changed while a job waits.";
+
 struct Options {
   std::vector<std::string> ids;
   AdmissionOptions terms;
@@ -62,15 +67,13 @@ int Update(const Invocation& invocation, const CLI::App& command, const Options&
 }  // namespace
 
 void AddUpdate(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "update",
-      "give jobs that have not ended other terms; what is not named stays. \"none\" takes back "
-      "--memory, --swap-limit, --start-timeout, --time and --busy. What decides on the start can "
-      "only be changed while a job waits");
+  CLI::App* command = app.add_subcommand("update", "give jobs that have not ended other terms");
   const auto options = std::make_shared<Options>();
   command->add_option("ids", options->ids, "the jobs")->required()->type_name("ID");
   AddPolicyOptions(*command, options->terms, "");
   command->add_flag("--json", options->json, "one document: {\"jobs\": [...]}, as they stand");
+  command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
+  AddExample(*command, invocation, {"stageloadctl update 4 --memory 8G --priority 10"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Update(invocation, *command, *options); };
   });

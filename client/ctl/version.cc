@@ -62,6 +62,7 @@ void AddVersion(CLI::App& app, Invocation& invocation) {
       "version", "of this program and of the daemon, and what this one was built with");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "one document: {\"client\": ..., \"daemon\": ...}");
+  AddExample(*command, invocation, {"stageloadctl version --json | jq -r .daemon.version"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Version(invocation, *json); };
   });

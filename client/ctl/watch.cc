@@ -145,6 +145,8 @@ void AddWatch(CLI::App& app, Invocation& invocation) {
           "hour at most")
       ->type_name("SEQ");
   command->add_flag("--json", options->json, "JSON lines, one a frame");
+  AddExample(*command, invocation,
+             {"stageloadctl watch --json --interval 10s | jq .frame.host.swap_used_bytes"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Watch(invocation, *command, *options); };
   });

@@ -1,0 +1,232 @@
+// Walks the tree of commands along the words.
+#include "client/ctl/usage.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/closest_word.h"
+
+namespace stageload::ctl {
+namespace {
+
+std::vector<std::string> NamesOf(const std::vector<const CLI::App*>& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* each : commands) names.push_back(each->get_name());
+  return names;
+}
+
+const CLI::App* SubcommandOf(const CLI::App& command, const std::string& name) {
+  for (const CLI::App* each : command.get_subcommands({})) {
+    if (each->get_name() == name) return each;
+  }
+  return nullptr;
+}
+
+// "stageloadctl", "submit", "daemon install".
+std::string PathOf(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  if (parent == nullptr || parent->get_parent() == nullptr) return command.get_name();
+  return absl::StrCat(PathOf(*parent), " ", command.get_name());
+}
+
+// `name` is that of a command one level further down: "daemon install".
+std::string DeeperCommand(const CLI::App& command, const std::string& name) {
+  for (const CLI::App* each : ShownCommands(command)) {
+    if (SubcommandOf(*each, name) != nullptr) return absl::StrCat(each->get_name(), " ", name);
+  }
+  return "";
+}
+
+Slip UnknownCommand(const CLI::App& above, const std::string& word) {
+  const std::string deeper = DeeperCommand(above, word);
+  const std::string meant = deeper.empty() ? DidYouMean(word, NamesOf(ShownCommands(above)))
+                                           : absl::StrCat("; did you mean ", deeper, "?");
+  if (above.get_parent() == nullptr) {
+    return {&above, absl::StrCat("no such command: ", word, meant)};
+  }
+  return {&above,
+          absl::StrCat(
+              "no such command of ", PathOf(above), ": ", word,
+              meant.empty()
+                  ? absl::StrCat("; there are ", absl::StrJoin(NamesOf(ShownCommands(above)), ", "))
+                  : meant)};
+}
+
+Slip MissingCommand(const CLI::App& above) {
+  return {&above,
+          absl::StrCat("name a command: ", absl::StrJoin(NamesOf(ShownCommands(above)), ", "))};
+}
+
+// "--memory", "-n", "--pid".
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* option : app->get_options({})) {
+      if (option->get_group().empty()) continue;
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+Slip UnknownOption(const CLI::App& command, const std::string& name) {
+  return {&command, absl::StrCat("no such option of ", PathOf(command), ": ", name,
+                                 DidYouMean(name, OptionsOf(command)))};
+}
+
+const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    if (const CLI::Option* option = app->get_option_no_throw(name)) return option;
+  }
+  return nullptr;
+}
+
+bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+// Then CLI11 looks at nothing else.
+bool AsksForText(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "--version";
+}
+
+// The words as CLI11 reads them.
+class Walk {
+ public:
+  Walk(const CLI::App& root, const std::vector<std::string>& words)
+      : command_(&root), words_(words) {}
+
+  std::optional<Slip> FindSlip() {
+    for (; at_ < words_.size(); ++at_) {
+      const std::string& word = words_[at_];
+      std::optional<Slip> slip;
+      if (word.size() > 1 && word.front() == '-' && !only_words_) {
+        slip = word.starts_with("--") ? Long(word) : Short(word);
+      } else {
+        slip = Plain(word);
+      }
+      if (slip) return slip;
+    }
+    if (command_->get_require_subcommand_min() > 0) return MissingCommand(*command_);
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<Slip> Long(const std::string& word) {
+    if (word == "--") {
+      only_words_ = true;
+      return std::nullopt;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const CLI::Option* option = FindOption(*command_, name);
+    if (option == nullptr) return UnknownOption(*command_, name);
+    return Given(*option, name, equals != std::string::npos);
+  }
+
+  // "-f", "-n20" and "-ft": flags, and at the end one that may have its value behind it.
+  std::optional<Slip> Short(const std::string& word) {
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      const std::string name = absl::StrCat("-", word.substr(i, 1));
+      const CLI::Option* option = FindOption(*command_, name);
+      if (option == nullptr) return UnknownOption(*command_, i == 1 ? word : name);
+      const bool takes = TakesValue(*option);
+      if (auto slip = Given(*option, name, i + 1 < word.size())) return slip;
+      if (takes) break;
+    }
+    return std::nullopt;
+  }
+
+  // Takes its value, too.
+  std::optional<Slip> Given(const CLI::Option& option, const std::string& name, bool has_value) {
+    if (!TakesValue(option)) return std::nullopt;
+    const bool once = option.get_items_expected_max() == 1;
+    if (once && ++given_[&option] > 1) {
+      return Slip{command_, absl::StrCat(name, ": given twice; it is taken once")};
+    }
+    if (has_value) return std::nullopt;
+    if (++at_ < words_.size()) return std::nullopt;
+    return Slip{command_,
+                absl::StrCat(name, ": its value is missing (", option.get_type_name(), ")")};
+  }
+
+  std::optional<Slip> Plain(const std::string& word) {
+    if (command_->get_require_subcommand_min() > 0) {
+      const CLI::App* named = SubcommandOf(*command_, word);
+      if (named == nullptr) return UnknownCommand(*command_, word);
+      command_ = named;
+      return std::nullopt;
+    }
+    int places = 0;
+    std::string types;
+    for (const CLI::Option* option : command_->get_options({})) {
+      if (!option->get_positional()) continue;
+      absl::StrAppend(&types, types.empty() ? "" : " ", option->get_type_name());
+      if (option->get_items_expected_max() > 1) return std::nullopt;
+      ++places;
+    }
+    if (++positionals_ <= places) return std::nullopt;
+    return Slip{command_, places == 0
+                              ? absl::StrCat(PathOf(*command_), " takes no argument: ", word)
+                              : absl::StrCat(PathOf(*command_), " takes one ", types,
+                                             " and no more: ", word)};
+  }
+
+  const CLI::App* command_;
+  const std::vector<std::string>& words_;
+  std::size_t at_ = 0;
+  bool only_words_ = false;  // after "--"
+  int positionals_ = 0;
+  std::map<const CLI::Option*, int> given_;
+};
+
+std::string AsIn(const CLI::App& command, const std::vector<Example>& examples) {
+  for (const Example& example : examples) {
+    if (example.command == &command) return absl::StrCat(", as in `", example.line, "`");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<const CLI::App*> ShownCommands(const CLI::App& command) {
+  return command.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); });
+}
+
+std::optional<Slip> FindCommand(const CLI::App& root, const std::vector<std::string>& words,
+                                const CLI::App*& found) {
+  found = &root;
+  for (const std::string& word : words) {
+    const CLI::App* named = SubcommandOf(*found, word);
+    if (named == nullptr && found->get_subcommands({}).empty()) {
+      return Slip{found, absl::StrCat(PathOf(*found), " has no commands of its own: ", word)};
+    }
+    if (named == nullptr) return UnknownCommand(*found, word);
+    found = named;
+  }
+  return std::nullopt;
+}
+
+std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words) {
+  if (std::any_of(words.begin(), words.end(), AsksForText)) return std::nullopt;
+  return Walk(root, words).FindSlip();
+}
+
+std::string WhatIsWrong(const CLI::App& command, const std::vector<Example>& examples,
+                        const CLI::ParseError& error) {
+  const std::string what = error.what();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return what;
+  for (const CLI::Option* option : command.get_options({})) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const std::string name =
+        option->get_positional()
+            ? option->get_type_name()
+            : absl::StrCat(option->get_lnames().empty() ? "-" + option->get_snames().front()
+                                                        : "--" + option->get_lnames().front(),
+                           " ", option->get_type_name());
+    return absl::StrCat(name, " is missing", AsIn(command, examples));
+  }
+  return what;
+}
+
+}  // namespace stageload::ctl
