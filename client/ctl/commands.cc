@@ -20,6 +20,7 @@ void AddEach(CLI::App& app, Invocation& invocation) {
   AddRun(app, invocation);
   AddQueue(app, invocation);
   AddShow(app, invocation);
+  AddExplain(app, invocation);
   AddLogs(app, invocation);
   AddWait(app, invocation);
   AddCancel(app, invocation);

@@ -75,6 +75,7 @@ void AddDoctor(CLI::App& app, Invocation& invocation);
 void AddCompletion(CLI::App& app, Invocation& invocation);
 void AddManPage(CLI::App& app, Invocation& invocation);
 void AddHelp(CLI::App& app, Invocation& invocation);
+void AddExplain(CLI::App& app, Invocation& invocation);
 
 }  // namespace stageload::ctl
 

@@ -225,12 +225,13 @@ def waiting(home, told):
     array = home.json("submit", "--array", "2", "--hold", "--", "true")
     told("submit --array N", array)
     told("update", home.json("update", first, "--priority", "5"))
-    home.ctl("hold", "--queue", "--reason", "a test")
+    told("explain", home.json("explain", first))
+    told("hold --queue", home.json("hold", "--queue", "--reason", "a test"))
     told("queue", home.json("queue"))
     told("status", home.json("status"))
     told("hold", home.json("hold", first))
     told("release", home.json("release", first))
-    home.ctl("release", "--queue")
+    told("release --queue", home.json("release", "--queue"))
     return [first, *(str(each["id"]) for each in array["jobs"])]
 
 

@@ -1,0 +1,87 @@
+// stageloadctl explain: why a job waits or was stopped, in a paragraph.
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "client/ctl/errors.h"
+#include "client/ctl/exit_code.h"
+#include "client/ctl/explanation.h"
+#include "client/ctl/invocation.h"
+#include "client/ctl/job_follow.h"
+#include "client/ctl/json.h"
+#include "client/ctl/options.h"
+#include "client/ctl/print.h"
+
+namespace stageload::ctl {
+namespace {
+
+// Longer lines are hard to read.
+constexpr std::size_t kWidest = 100;
+
+struct Options {
+  std::string id;
+  bool json = false;
+};
+
+// At a terminal no word is cut at its edge; elsewhere a paragraph is a line.
+std::string Wrapped(const std::string& text, std::size_t width) {
+  if (width == 0) return text + "\n";
+  std::string wrapped;
+  std::size_t column = 0, begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const std::size_t columns = Columns(word);
+    if (column > 0 && column + 1 + columns > width) {
+      wrapped += '\n';
+      column = 0;
+    } else if (column > 0) {
+      wrapped += ' ';
+      ++column;
+    }
+    wrapped += word;
+    column += columns;
+    begin = end + 1;
+  }
+  return wrapped + "\n";
+}
+
+int Explain(const Invocation& invocation, const CLI::App& command, const Options& options) {
+  const absl::StatusOr<std::int64_t> id = ParseJobId(options.id);
+  if (!id.ok()) return UsageError(invocation, command, std::string(id.status().message()));
+  const absl::StatusOr<Connection> connection = Connect(invocation.connect);
+  if (!connection.ok()) return Fail(connection.status());
+  const absl::StatusOr<v1::Job> job = GetJob(*connection, *id);
+  if (!job.ok()) return Fail(job.status());
+  Others others;
+  for (const std::int64_t other : OthersOf(*job)) {
+    // One that is forgotten by now is called by its id.
+    if (const auto found = GetJob(*connection, other); found.ok()) others[other] = *found;
+  }
+  const Explanation explanation = ExplainJob(*job, others, absl::Now());
+  const std::string text = options.json ? Document(ToJson(*job, explanation))
+                                        : Wrapped(Printable(Paragraph(explanation)),
+                                                  std::min(TerminalWidth(STDOUT_FILENO), kWidest));
+  return Out(text) ? kExitOk : kExitOther;
+}
+
+}  // namespace
+
+void AddExplain(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "why a job waits or was stopped, with the figures and what would change it");
+  const auto options = std::make_shared<Options>();
+  command->add_option("id", options->id, "the job")->required()->type_name("ID");
+  command->add_flag("--json", options->json,
+                    "one document: {\"id\": ..., \"state\": ..., \"text\": ..., \"changes\": "
+                    "[{\"command\": ..., \"effect\": ...}]}");
+  AddExample(*command, invocation, {"stageloadctl explain 3"});
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] { return Explain(invocation, *command, *options); };
+  });
+}
+
+}  // namespace stageload::ctl

@@ -1,0 +1,271 @@
+// One sentence a blocker, and one change where there is one.
+#include "client/ctl/explanation_waiting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "client/ctl/outcome.h"
+
+namespace stageload::ctl {
+namespace {
+
+constexpr std::size_t kMostOthers = 5;  // that are asked about
+constexpr int kHighestPriority = 1000;  // policy.proto
+constexpr std::int64_t kMiB = 1 << 20;
+
+// "job 2 (base, RUNNING)"; "job 2" when no more is known.
+std::string Described(std::int64_t id, const Others& others) {
+  const auto found = others.find(id);
+  if (found == others.end()) return absl::StrCat("job ", id);
+  return absl::StrCat("job ", id, " (", std::string(found->second.name()), ", ",
+                      Word(found->second.state()), ")");
+}
+
+// Of one blocker: what is so, and what would change it.
+class Waits {
+ public:
+  Waits(const v1::Job& job, const Others& others) : job_(job), others_(others) {}
+
+  void Add(const v1::Blocker& blocker) {
+    sentence_ = absl::StrCat("It ", Says(blocker));
+    if (Passes(blocker.kind()) && blocker.has_ends_in_ns()) {
+      absl::StrAppend(&sentence_, "; that ends by itself, in ",
+                      FormatSpan(absl::Nanoseconds(blocker.ends_in_ns())), " at the latest");
+    } else if (Passes(blocker.kind())) {
+      sentence_ += "; that ends by itself";
+    }
+    absl::StrAppend(&explanation_.text, " ", sentence_, ".");
+  }
+  Explanation Take() { return std::move(explanation_); }
+
+ private:
+  // Nothing else stands in its way, so that what lifts this one lets it start.
+  bool IsOnlyOne(v1::BlockerKind kind) const {
+    return std::all_of(job_.blockers().begin(), job_.blockers().end(),
+                       [&](const v1::Blocker& each) { return each.kind() == kind; });
+  }
+  std::string Start(v1::BlockerKind kind) const {
+    return IsOnlyOne(kind) ? "would let it start now" : "would lift that";
+  }
+  void Offer(const std::string& command, const std::string& effect) {
+    for (const Change& change : explanation_.changes) {
+      if (change.command == command) return;
+    }
+    explanation_.changes.push_back({command, effect});
+  }
+  std::string Update(const std::string& options) const {
+    return absl::StrCat("stageloadctl update ", job_.id(), " ", options);
+  }
+
+  static bool Passes(v1::BlockerKind kind) {
+    return kind == v1::BLOCKER_KIND_STALE || kind == v1::BLOCKER_KIND_WAKING ||
+           kind == v1::BLOCKER_KIND_SWAPPING || kind == v1::BLOCKER_KIND_SETTLING ||
+           kind == v1::BLOCKER_KIND_RECOVERING || kind == v1::BLOCKER_KIND_RETURNING;
+  }
+
+  std::string Says(const v1::Blocker& blocker);
+  std::string Memory(const v1::Blocker& blocker);
+  std::string Level(const v1::Blocker& blocker);
+  std::string SwapLimit(const v1::Blocker& blocker);
+  std::string Busy(const v1::Blocker& blocker);
+  std::string Dependency();
+  std::string NotBefore(const v1::Blocker& blocker);
+  std::string Order(const v1::Blocker& blocker);
+
+  const v1::Job& job_;
+  const Others& others_;
+  std::string sentence_;
+  Explanation explanation_;
+};
+
+std::string Waits::Memory(const v1::Blocker& blocker) {
+  // Both of them may block, the machine's memory and the pool: what fits into the smaller starts.
+  double least = blocker.read();
+  for (const v1::Blocker& each : job_.blockers()) {
+    if (each.kind() == blocker.kind()) least = std::min(least, each.read());
+  }
+  const auto fits = SizeOption(Bytes(static_cast<std::int64_t>(std::max(least, 0.0))));
+  // "needs 1 GiB, 512 MiB left in the pool of ...".
+  std::string text(blocker.text());
+  if (fits) {
+    Offer(Update(absl::StrCat("--memory ", *fits)),
+          absl::StrCat(Start(blocker.kind()), ", if it takes no more than that"));
+  }
+  return absl::StrCat(text, "; it starts when enough of that is given back");
+}
+
+std::string Waits::Level(const v1::Blocker& blocker) {
+  const int read = static_cast<int>(std::floor(blocker.read()));
+  if (read >= 1) {
+    Offer(Update(absl::StrCat("--wait-free ", read)),
+          absl::StrCat(Start(blocker.kind()), ", as long as no less is available"));
+  }
+  return absl::StrCat("waits until ", FormatPercent(Percent{blocker.needed()}),
+                      " of memory are available (--wait-free), of which there are ",
+                      FormatPercent(Percent{blocker.read()}),
+                      "; `stageloadctl top` shows who takes it");
+}
+
+std::string Waits::SwapLimit(const v1::Blocker& blocker) {
+  const double budget = static_cast<double>(job_.policy().swap_budget_bytes());
+  const double over = blocker.read() - blocker.needed();
+  const auto lower = SizeOption(Bytes(static_cast<std::int64_t>(std::max(budget - over, 0.0))));
+  if (lower) Offer(Update(absl::StrCat("--swap-budget ", *lower)), Start(blocker.kind()));
+  Offer(Update("--swap-limit none"), absl::StrCat(Start(blocker.kind()), ", without that limit"));
+  return absl::StrCat("has a --swap-limit, under which each budget counts as if it were spent: ",
+                      std::string(blocker.text()));
+}
+
+std::string Waits::Busy(const v1::Blocker& blocker) {
+  Offer(Update("--busy none"), absl::StrCat(Start(blocker.kind()), ", beside that program"));
+  return absl::StrCat("waits for programs that its --busy names: ", std::string(blocker.text()));
+}
+
+std::string Waits::Dependency() {
+  std::string parents;
+  for (const std::int64_t id : job_.after()) {
+    absl::StrAppend(&parents, parents.empty() ? "" : " and ", Described(id, others_));
+    const auto found = others_.find(id);
+    if (found == others_.end() || found->second.state() != v1::JOB_STATE_PENDING) continue;
+    Offer(absl::StrCat("stageloadctl explain ", id), "says what that one waits for");
+  }
+  return absl::StrCat(
+      "starts after ", parents,
+      job_.after_size() == 1 ? " has completed (--after)" : " have completed (--after)");
+}
+
+std::string Waits::NotBefore(const v1::Blocker& blocker) {
+  const absl::Time begin = absl::UnixEpoch() + absl::Seconds(blocker.needed());
+  std::string text = absl::StrCat(
+      "is not to start before ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", begin, absl::LocalTimeZone()), " (--begin)");
+  if (blocker.has_ends_in_ns()) {
+    absl::StrAppend(&text, ", in ", FormatSpan(absl::Nanoseconds(blocker.ends_in_ns())));
+  }
+  return text + "; to have it start earlier, cancel it and submit it again";
+}
+
+std::string Waits::Order(const v1::Blocker& blocker) {
+  const auto first = static_cast<std::int64_t>(blocker.needed());
+  const v1::Policy& policy = job_.policy();
+  std::string text = absl::StrCat("comes after others: ", std::string(blocker.text()));
+  // Leases of what runs already go before any start.
+  if (absl::StartsWith(std::string(blocker.text()), "a lease")) return text;
+  const auto found = others_.find(first);
+  if (found != others_.end() && found->second.state() == v1::JOB_STATE_PENDING) {
+    const int priority = found->second.policy().priority();
+    if (priority < kHighestPriority) {
+      Offer(Update(absl::StrCat("--priority ", priority + 1)),
+            absl::StrCat("would put it before job ", first));
+    }
+    Offer(absl::StrCat("stageloadctl explain ", first), "says what that one waits for");
+  }
+  if (!policy.has_memory_bytes() && !policy.memory_auto()) {
+    text += "; it declares no --memory, and so may not pass one that waits for memory";
+  }
+  return text;
+}
+
+std::string Waits::Says(const v1::Blocker& blocker) {
+  const std::string text(blocker.text());
+  switch (blocker.kind()) {
+    case v1::BLOCKER_KIND_MEMORY:
+      return Memory(blocker);
+    case v1::BLOCKER_KIND_LEVEL:
+      return Level(blocker);
+    case v1::BLOCKER_KIND_SWAP_LIMIT:
+      return SwapLimit(blocker);
+    case v1::BLOCKER_KIND_BUSY:
+      return Busy(blocker);
+    case v1::BLOCKER_KIND_DEPENDENCY:
+      return Dependency();
+    case v1::BLOCKER_KIND_NOT_BEFORE:
+      return NotBefore(blocker);
+    case v1::BLOCKER_KIND_ORDER:
+      return Order(blocker);
+    case v1::BLOCKER_KIND_PRESSURE:
+      return absl::StrCat("waits for the kernel: ", text, " (max_pressure in the config)");
+    case v1::BLOCKER_KIND_GROUP:
+      return absl::StrCat("belongs to a group with a limit: ", text,
+                          "; it starts when one of them ends (group_limits in the config)");
+    case v1::BLOCKER_KIND_HELD:
+      Offer(absl::StrCat("stageloadctl release ", job_.id()),
+            IsOnlyOne(blocker.kind()) ? "lets it start" : "lifts that");
+      return absl::StrCat("is ", text);
+    case v1::BLOCKER_KIND_QUEUE_HELD:
+      Offer("stageloadctl release --queue", "lets all of them go on");
+      return absl::StrCat("waits with all others: ", text);
+    case v1::BLOCKER_KIND_DRAINING:
+      return absl::StrCat("waits with all others: ", text);
+    case v1::BLOCKER_KIND_DEPENDENCY_NEVER:
+      return absl::StrCat("can never start: ", text);
+    case v1::BLOCKER_KIND_STALE:
+      return absl::StrCat("waits for a reading of the machine: ", text,
+                          " (if it stays so: `stageloadctl doctor`)");
+    case v1::BLOCKER_KIND_SETTLING:
+      return absl::StrCat("waits until it shows what another takes: ", text,
+                          "; nobody waits after one that declares its --memory");
+    case v1::BLOCKER_KIND_SWAPPING:
+      return absl::StrCat("waits until the machine swaps less: ", text);
+    case v1::BLOCKER_KIND_RECOVERING:
+      return absl::StrCat("waits until memory that was given up is back: ", text);
+    case v1::BLOCKER_KIND_WAKING:
+      return absl::StrCat("waits until the machine is awake: ", text);
+    case v1::BLOCKER_KIND_RETURNING:
+      return absl::StrCat("waits for others: ", text);
+    default:
+      return absl::StrCat("waits: ", text);
+  }
+}
+
+std::string Place(const v1::Job& job) {
+  return job.queue_position() > 0
+             ? absl::StrCat(", at place ", job.queue_position(), " of the queue")
+             : "";
+}
+
+}  // namespace
+
+std::optional<std::string> SizeOption(Bytes size) {
+  const std::int64_t mib = size.count() / kMiB;
+  if (mib < 1) return std::nullopt;
+  if (mib >= 10 * 1024 || mib % 1024 == 0) return absl::StrCat(mib / 1024, "G");
+  return absl::StrCat(mib >= 1024 ? mib / 100 * 100 : mib, "M");
+}
+
+std::vector<std::int64_t> OthersOf(const v1::Job& job) {
+  std::vector<std::int64_t> ids;
+  if (job.state() != v1::JOB_STATE_PENDING) return ids;
+  for (const v1::Blocker& blocker : job.blockers()) {
+    if (blocker.kind() == v1::BLOCKER_KIND_ORDER && blocker.needed() >= 1) {
+      ids.push_back(static_cast<std::int64_t>(blocker.needed()));
+    }
+  }
+  for (const std::int64_t id : job.after()) {
+    if (ids.size() < kMostOthers) ids.push_back(id);
+  }
+  return ids;
+}
+
+Explanation ExplainWaiting(const v1::Job& job, const Others& others, absl::Time now) {
+  Waits waits(job, others);
+  for (const v1::Blocker& blocker : job.blockers()) waits.Add(blocker);
+  Explanation explanation = waits.Take();
+  std::string text =
+      absl::StrCat("Job ", job.id(), " (", std::string(job.name()), ") has waited for ",
+                   FormatSpan(now - absl::FromUnixNanos(job.submit_time_ns())), Place(job), ".");
+  if (job.blockers().empty()) text += " Nothing blocks it: it is about to start.";
+  explanation.text.insert(0, text);
+  if (job.policy().has_start_timeout_ns()) {
+    absl::StrAppend(&explanation.text, " It gives up after waiting for room for ",
+                    FormatSpan(absl::Nanoseconds(job.policy().start_timeout_ns())),
+                    " (--start-timeout).");
+  }
+  return explanation;
+}
+
+}  // namespace stageload::ctl

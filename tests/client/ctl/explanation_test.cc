@@ -1,0 +1,355 @@
+// What is said of a job: each blocker, each reason and each state, and what is offered for it.
+#include "client/ctl/explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace stageload::ctl {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kGiB = 1 << 30;
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+v1::Job Job(v1::JobState state) {
+  v1::Job job;
+  job.set_id(3);
+  job.set_kind(v1::JOB_KIND_JOB);
+  job.set_name("train");
+  job.set_state(state);
+  job.set_submit_time_ns(absl::ToUnixNanos(kNow - absl::Minutes(10)));
+  job.mutable_policy()->set_swap_budget_bytes(8 * kGiB);
+  job.mutable_policy()->set_kill_free_percent(10);
+  return job;
+}
+
+v1::Job Ended(v1::JobState state, v1::Reason reason, const std::string& text) {
+  v1::Job job = Job(state);
+  job.set_reason(reason);
+  job.set_reason_text(text);
+  job.set_start_time_ns(absl::ToUnixNanos(kNow - absl::Minutes(9)));
+  job.set_end_time_ns(absl::ToUnixNanos(kNow - absl::Minutes(4)));
+  return job;
+}
+
+v1::Blocker& Block(v1::Job& job, v1::BlockerKind kind, double read, double needed,
+                   const std::string& text) {
+  v1::Blocker& blocker = *job.add_blockers();
+  blocker.set_kind(kind);
+  blocker.set_read(read);
+  blocker.set_needed(needed);
+  blocker.set_text(text);
+  return blocker;
+}
+
+v1::Job Waiting(v1::BlockerKind kind, double read, double needed, const std::string& text) {
+  v1::Job job = Job(v1::JOB_STATE_PENDING);
+  job.set_queue_position(2);
+  Block(job, kind, read, needed, text);
+  return job;
+}
+
+std::string Said(const v1::Job& job, const Others& others = {}) {
+  return Paragraph(ExplainJob(job, others, kNow));
+}
+std::vector<std::string> Offered(const v1::Job& job, const Others& others = {}) {
+  std::vector<std::string> commands;
+  for (const Change& change : ExplainJob(job, others, kNow).changes) {
+    commands.push_back(change.command);
+  }
+  return commands;
+}
+
+// ---- Why it waits ----
+
+TEST(WhyItWaits, MemoryIsSaidWithItsArithmeticAndTheSizeThatWouldFit) {
+  const v1::Job job = Waiting(
+      v1::BLOCKER_KIND_MEMORY, 512 * kMiB, kGiB,
+      "needs 1 GiB, 512 MiB left in the pool of 2.5 GiB after 2 GiB declared by jobs 1 and 2");
+  EXPECT_EQ(
+      Said(job),
+      "Job 3 (train) has waited for 10m00s, at place 2 of the queue. It needs 1 GiB, 512 MiB "
+      "left in the pool of 2.5 GiB after 2 GiB declared by jobs 1 and 2; it starts when enough "
+      "of that is given back. `stageloadctl update 3 --memory 512M` would let it start now, if "
+      "it takes no more than that.");
+}
+
+TEST(WhyItWaits, TheSizeThatWouldFitIsTheSmallerOfMachineAndPool) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_MEMORY, 5 * kGiB, 9 * kGiB, "needs 9 GiB, 5 GiB free");
+  Block(job, v1::BLOCKER_KIND_MEMORY, 3 * kGiB, 9 * kGiB, "needs 9 GiB, 3 GiB left in the pool");
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --memory 3G"));
+  v1::Job nothing = Waiting(v1::BLOCKER_KIND_MEMORY, -kGiB, kGiB, "needs 1 GiB, 0 B free");
+  EXPECT_THAT(Offered(nothing), IsEmpty()) << "no size fits";
+}
+
+TEST(WhyItWaits, AStartIsPromisedOnlyWhenNothingElseBlocks) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_MEMORY, kGiB, 2 * kGiB, "needs 2 GiB, 1 GiB free");
+  EXPECT_THAT(Said(job), HasSubstr("--memory 1G` would let it start now"));
+  Block(job, v1::BLOCKER_KIND_GROUP, 1, 1, "1 of at most 1 of group gpu run");
+  EXPECT_THAT(Said(job),
+              AllOf(HasSubstr("--memory 1G` would lift that"), Not(HasSubstr("start now"))));
+}
+
+TEST(WhyItWaits, LevelIsSaidInPercentWithALowerOne) {
+  const v1::Job job = Waiting(v1::BLOCKER_KIND_LEVEL, 35.6, 40, "35.6 % available, needs 40 %");
+  EXPECT_THAT(Said(job), HasSubstr("It waits until 40 % of memory are available (--wait-free), of "
+                                   "which there are 35.6 %"));
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --wait-free 35"));
+  EXPECT_THAT(Offered(Waiting(v1::BLOCKER_KIND_LEVEL, 0.5, 40, "")), IsEmpty());
+}
+
+TEST(WhyItWaits, SwapLimitOffersTheBudgetThatFitsUnderIt) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_SWAP_LIMIT, 14 * kGiB, 12 * kGiB,
+                        "6 GiB of swap used + 8 GiB budget = 14 GiB, limit is 12 GiB");
+  EXPECT_THAT(Said(job), HasSubstr("6 GiB of swap used + 8 GiB budget = 14 GiB"));
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --swap-budget 6G",
+                                        "stageloadctl update 3 --swap-limit none"));
+  job.mutable_blockers(0)->set_read(30.0 * kGiB);
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --swap-limit none"));
+}
+
+TEST(WhyItWaits, BusyNamesTheProgramAndOffersToWaitForNone) {
+  const v1::Job job =
+      Waiting(v1::BLOCKER_KIND_BUSY, 0, 60, "process 412 ollama serve matches \"ollama\"");
+  EXPECT_THAT(Said(job), HasSubstr("its --busy names: process 412 ollama serve matches"));
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --busy none"));
+}
+
+TEST(WhyItWaits, DependencyNamesEachJobWithItsStateAndLeadsOn) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_DEPENDENCY, 2, 0, "starts after jobs 1, 2");
+  job.add_after(1);
+  job.add_after(2);
+  v1::Job first = Job(v1::JOB_STATE_RUNNING);
+  first.set_id(1);
+  first.set_name("base");
+  v1::Job second = Job(v1::JOB_STATE_PENDING);
+  second.set_id(2);
+  EXPECT_THAT(OthersOf(job), ElementsAre(1, 2));
+  EXPECT_THAT(Said(job, {{1, first}, {2, second}}),
+              HasSubstr("It starts after job 1 (base, RUNNING) and job 2 (train, PENDING) have "
+                        "completed (--after)."));
+  EXPECT_THAT(Offered(job, {{1, first}, {2, second}}), ElementsAre("stageloadctl explain 2"));
+  EXPECT_THAT(Said(job), HasSubstr("starts after job 1 and job 2 have"));
+}
+
+TEST(WhyItWaits, HeldIsReleasedByTheOneOrByTheQueue) {
+  const v1::Job held = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
+  EXPECT_THAT(Said(held),
+              EndsWith("It is held until it is released. `stageloadctl release 3` lets it "
+                       "start."));
+  const v1::Job queue = Waiting(v1::BLOCKER_KIND_QUEUE_HELD, 1, 0,
+                                "the queue is held until it is released: deadline");
+  EXPECT_THAT(Said(queue),
+              HasSubstr("released: deadline. `stageloadctl release --queue` lets all"));
+}
+
+TEST(WhyItWaits, NotBeforeIsALocalTimeWithWhatIsLeft) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_NOT_BEFORE, static_cast<double>(absl::ToUnixSeconds(kNow)),
+                        static_cast<double>(absl::ToUnixSeconds(kNow) + 7200), "not before ...");
+  job.mutable_blockers(0)->set_ends_in_ns(absl::ToInt64Nanoseconds(absl::Hours(2)));
+  const std::string begin =
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", kNow + absl::Hours(2), absl::LocalTimeZone());
+  EXPECT_THAT(Said(job), HasSubstr(absl::StrCat("not to start before ", begin,
+                                                " (--begin), in 2h00m; to have it start earlier, "
+                                                "cancel it")));
+  EXPECT_THAT(Offered(job), IsEmpty());
+}
+
+TEST(WhyItWaits, OrderOffersThePriorityThatPutsItFirst) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_ORDER, 3, 2, "job 2 goes first");
+  v1::Job first = Job(v1::JOB_STATE_PENDING);
+  first.set_id(2);
+  first.mutable_policy()->set_priority(5);
+  EXPECT_THAT(OthersOf(job), ElementsAre(2));
+  EXPECT_THAT(Offered(job, {{2, first}}),
+              ElementsAre("stageloadctl update 3 --priority 6", "stageloadctl explain 2"));
+  EXPECT_THAT(Said(job), HasSubstr("declares no --memory, and so may not pass"));
+  job.mutable_policy()->set_memory_bytes(kGiB);
+  EXPECT_THAT(Said(job), Not(HasSubstr("declares no --memory")));
+  first.mutable_policy()->set_priority(1000);
+  EXPECT_THAT(Offered(job, {{2, first}}), ElementsAre("stageloadctl explain 2"));
+  // No priority puts a start before a lease.
+  const v1::Job lease = Waiting(v1::BLOCKER_KIND_ORDER, 3, 2, "a lease of client 2 goes first");
+  EXPECT_THAT(Offered(lease, {{2, first}}), IsEmpty());
+}
+
+TEST(WhyItWaits, WhatEndsByItselfIsSaidWithItsEnd) {
+  for (const v1::BlockerKind kind :
+       {v1::BLOCKER_KIND_STALE, v1::BLOCKER_KIND_WAKING, v1::BLOCKER_KIND_SWAPPING,
+        v1::BLOCKER_KIND_SETTLING, v1::BLOCKER_KIND_RECOVERING, v1::BLOCKER_KIND_RETURNING}) {
+    v1::Job job = Waiting(kind, 3, 15, "the figures");
+    EXPECT_THAT(Said(job), AllOf(HasSubstr("the figures"), EndsWith("; that ends by itself.")));
+    job.mutable_blockers(0)->set_ends_in_ns(absl::ToInt64Nanoseconds(absl::Seconds(12)));
+    EXPECT_THAT(Said(job), EndsWith("; that ends by itself, in 12s at the latest."));
+    EXPECT_THAT(Offered(job), IsEmpty());
+  }
+}
+
+TEST(WhyItWaits, EveryKindOfBlockerIsSaidWithItsFigures) {
+  for (int kind = 1; kind < v1::BlockerKind_ARRAYSIZE; ++kind) {
+    if (!v1::BlockerKind_IsValid(kind)) continue;
+    const v1::Job job = Waiting(static_cast<v1::BlockerKind>(kind), 10, 20, "with its figures");
+    const std::string said = Said(job);
+    const bool of_its_own = kind == v1::BLOCKER_KIND_LEVEL || kind == v1::BLOCKER_KIND_NOT_BEFORE ||
+                            kind == v1::BLOCKER_KIND_DEPENDENCY;
+    EXPECT_THAT(said, StartsWith("Job 3 (train) has waited for 10m00s"));
+    if (!of_its_own) {
+      EXPECT_THAT(said, HasSubstr("with its figures"));
+    }
+    EXPECT_THAT(said, Not(HasSubstr("It waits: "))) << kind << " has no words of its own";
+  }
+}
+
+TEST(WhyItWaits, AStartTimeoutIsSaid) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_LEVEL, 35, 40, "");
+  job.mutable_policy()->set_start_timeout_ns(absl::ToInt64Nanoseconds(absl::Minutes(30)));
+  EXPECT_THAT(Said(job), HasSubstr("gives up after waiting for room for 30m00s (--start-timeout)"));
+  v1::Job free = Job(v1::JOB_STATE_PENDING);
+  EXPECT_THAT(Said(free), EndsWith("Nothing blocks it: it is about to start."));
+}
+
+// ---- Why it was stopped, and how it stands ----
+
+TEST(WhyItWasStopped, ForItsSwapBudgetWithTheBudgetThatWouldHaveDone) {
+  v1::Job job = Ended(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_SWAP_BUDGET,
+                      "swap charge 8.2 GiB is over the budget of 8 GiB (...)");
+  job.set_charge_bytes(8 * kGiB + 200 * kMiB);
+  job.set_true_peak_bytes(20 * kGiB);
+  job.mutable_policy()->set_charge_mode(v1::CHARGE_MODE_SYSTEM);
+  const std::string said = Said(job);
+  EXPECT_THAT(said,
+              StartsWith("Job 3 (train) was stopped after running for 5m00s, SWAP_BUDGET: swap "
+                         "charge 8.2 GiB is over the budget of 8 GiB (...)."));
+  EXPECT_THAT(said, HasSubstr("A --swap-budget above 8.2 GiB would have let it go on"));
+  EXPECT_THAT(said, HasSubstr("--charge own"));
+  EXPECT_THAT(said, HasSubstr("`stageloadctl retry 3` queues it again, declaring at least its true "
+                              "peak of 20 GiB and a tenth more."));
+  job.mutable_policy()->set_charge_mode(v1::CHARGE_MODE_OWN);
+  EXPECT_THAT(Said(job), Not(HasSubstr("--charge own")));
+}
+
+TEST(WhyItWasStopped, ForTheMachinesSwapOrItsMemory) {
+  v1::Job limit = Ended(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_SWAP_LIMIT, "swap used 13 GiB");
+  limit.mutable_policy()->set_swap_limit_bytes(12 * kGiB);
+  EXPECT_THAT(Said(limit),
+              AllOf(HasSubstr("SWAP_LIMIT: swap used 13 GiB"), HasSubstr("--swap-limit (12 GiB)")));
+  const v1::Job low = Ended(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_LOW_MEMORY, "4 % of memory");
+  EXPECT_THAT(Said(low),
+              AllOf(HasSubstr("LOW_MEMORY: 4 % of memory"), HasSubstr("--kill-free 10 %"),
+                    HasSubstr("lowest priority (its own: 0)")));
+}
+
+TEST(WhyItWasStopped, ByItsTimeLimitByAUserByItsParentOrByItsGuard) {
+  EXPECT_THAT(
+      Said(Ended(v1::JOB_STATE_TIMEOUT, v1::REASON_TIMEOUT, "it ran for its time limit of 8h")),
+      AllOf(HasSubstr("was stopped: it ran for its time limit of 8h."),
+            HasSubstr("update NEW --time")));
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_CANCELLED, v1::REASON_CANCELLED, "cancelled while it ran")),
+              HasSubstr("was cancelled after running for 5m00s by a user"));
+  v1::Job child = Ended(v1::JOB_STATE_CANCELLED, v1::REASON_DEPENDENCY_NEVER,
+                        "it was to start after job 18, which ended as FAILED");
+  child.clear_start_time_ns();
+  child.add_after(18);
+  EXPECT_THAT(Offered(child), ElementsAre("stageloadctl retry 18 3"));
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_CANCELLED, v1::REASON_CLIENT_GONE, "the guard went away")),
+              HasSubstr("the guard went away"));
+}
+
+TEST(WhyItWasStopped, WithoutRoomWithTheMachineOrUnseen) {
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_NO_ROOM, v1::REASON_START_TIMEOUT, "no room within 30m")),
+              AllOf(HasSubstr("gave up before its start: no room within 30m."),
+                    HasSubstr("--start-timeout")));
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_NODE_FAIL, v1::REASON_LOST, "the machine went down")),
+              HasSubstr("--requeue"));
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_UNKNOWN, v1::REASON_LOST, "nobody saw how it ended")),
+              HasSubstr("nobody could see how: nobody saw how it ended"));
+}
+
+TEST(HowItStands, AFailureIsItsOwnUnlessItCouldNotBeStarted) {
+  v1::Job failed = Ended(v1::JOB_STATE_FAILED, v1::REASON_UNSPECIFIED, "");
+  failed.set_exit_code(3);
+  EXPECT_THAT(Said(failed), HasSubstr("failed after running for 5m00s: its own exit code is 3."));
+  EXPECT_THAT(Offered(failed), Contains("stageloadctl logs 3 --tail 20"));
+  failed.clear_exit_code();
+  failed.set_signal(9);
+  EXPECT_THAT(Said(failed), AllOf(HasSubstr("signal 9"), HasSubstr("OOM killer")));
+  EXPECT_THAT(Said(Ended(v1::JOB_STATE_FAILED, v1::REASON_START_FAILED, "No such file")),
+              HasSubstr("failed at its start: No such file."));
+}
+
+TEST(HowItStands, AGuardedCommandIsNotOfferedToBeRetried) {
+  v1::Job guard = Ended(v1::JOB_STATE_OUT_OF_MEMORY, v1::REASON_SWAP_BUDGET, "over");
+  guard.set_kind(v1::JOB_KIND_GUARD);
+  EXPECT_THAT(Offered(guard), IsEmpty());
+}
+
+TEST(HowItStands, OneThatRunsIsSaidWithWhatItTakesAndWhatItWaitedFor) {
+  v1::Job job = Job(v1::JOB_STATE_RUNNING);
+  job.set_start_time_ns(absl::ToUnixNanos(kNow - absl::Minutes(4)));
+  job.set_footprint_bytes(3 * kGiB);
+  job.mutable_policy()->set_memory_bytes(12 * kGiB);
+  v1::Waited& waited = *job.add_waited();
+  waited.set_kind(v1::BLOCKER_KIND_MEMORY);
+  waited.set_time_ns(absl::ToInt64Nanoseconds(absl::Minutes(5)));
+  waited.set_text("needs 12 GiB, 4 GiB free");
+  EXPECT_EQ(
+      Said(job),
+      "Job 3 (train) runs for 4m00s. It had waited 6m00s to start, 5m00s of it for MEMORY "
+      "(needs 12 GiB, 4 GiB free). Its footprint is 3 GiB of the 12 GiB that it declares. 0 B "
+      "of swap are put down to it, of a budget of 8 GiB.");
+}
+
+TEST(HowItStands, OneThatIsSuspendedGoesOnByResume) {
+  v1::Job job = Job(v1::JOB_STATE_SUSPENDED);
+  job.set_reason(v1::REASON_SUSPENDED);
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl resume 3"));
+  job.set_reason(v1::REASON_SWAP_BUDGET);
+  EXPECT_THAT(Said(job), HasSubstr("swap budget whole again"));
+  v1::Job stopping = Job(v1::JOB_STATE_STOPPING);
+  stopping.set_reason(v1::REASON_LOW_MEMORY);
+  stopping.set_reason_text("4 % of memory");
+  stopping.mutable_policy()->set_grace_ns(5'000'000'000);
+  EXPECT_THAT(Said(stopping), AllOf(HasSubstr("is being stopped, LOW_MEMORY: 4 % of memory."),
+                                    HasSubstr("--grace of 5s")));
+}
+
+TEST(HowItStands, EveryStateHasWordsOfItsOwn) {
+  for (int state = 1; state < v1::JobState_ARRAYSIZE; ++state) {
+    const std::string said = Said(Job(static_cast<v1::JobState>(state)));
+    EXPECT_THAT(said, StartsWith("Job 3 (train) "));
+    EXPECT_THAT(said, Not(HasSubstr("too old to know")));
+  }
+}
+
+TEST(Explanation, IsADocumentToo) {
+  const v1::Job job = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
+  const Json json = ToJson(job, ExplainJob(job, {}, kNow));
+  EXPECT_EQ(json.at("id"), 3);
+  EXPECT_EQ(json.at("state"), "PENDING");
+  EXPECT_EQ(json.at("changes").at(0).at("command"), "stageloadctl release 3");
+}
+
+TEST(SizeOption, IsNeverMoreThanTheSize) {
+  EXPECT_EQ(SizeOption(Bytes(kMiB - 1)), std::nullopt);
+  EXPECT_EQ(SizeOption(Bytes(512 * kMiB + 5)), "512M");
+  EXPECT_EQ(SizeOption(Bytes(2 * kGiB)), "2G");
+  EXPECT_EQ(SizeOption(Bytes(2 * kGiB + 700 * kMiB)), "2700M");
+  EXPECT_EQ(SizeOption(Bytes(20 * kGiB + 700 * kMiB)), "20G");
+}
+
+}  // namespace
+}  // namespace stageload::ctl

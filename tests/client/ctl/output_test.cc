@@ -1,0 +1,182 @@
+// Where what is printed goes: full disks, readers that have gone, terminals that are narrow or want
+// no colour.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/ctl/environment.h"
+#include "client/ctl/print.h"
+#include "tests/client/ctl/fake_daemon.h"
+#include "tests/client/ctl/program.h"
+#include "tests/client/ctl/pseudo_terminal.h"
+
+namespace stageload::ctl {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+class OutputTest : public testing::Test {
+ protected:
+  OutputTest() {
+    AddJob(1, "sdxl-base", v1::JOB_STATE_RUNNING);
+    AddJob(2, "模型训练-очень-длинное-имя", v1::JOB_STATE_PENDING);
+    AddJob(3, "🚀 launch", v1::JOB_STATE_PENDING);
+    daemon_.jobs[2].clear_blockers();
+  }
+  void AddJob(std::int64_t id, const std::string& name, v1::JobState state) {
+    v1::Job job;
+    job.set_id(id);
+    job.set_name(name);
+    job.set_state(state);
+    job.mutable_policy()->set_memory_bytes(12LL << 30);
+    job.mutable_policy()->set_swap_budget_bytes(8LL << 30);
+    if (state == v1::JOB_STATE_PENDING) {
+      v1::Blocker& blocker = *job.add_blockers();
+      blocker.set_kind(v1::BLOCKER_KIND_MEMORY);
+      blocker.set_text("needs 12 GiB, 9.1 GiB free after 16.3 GiB reserved by job 1");
+    }
+    daemon_.jobs.push_back(job);
+  }
+  Words Environment() const {
+    Words environment = OwnEnvironment();
+    SetVariable(environment, "STAGELOAD_HOME", daemon_.home());
+    SetVariable(environment, "STAGELOAD_SOCKET", "");
+    SetVariable(environment, "STAGELOAD_NO_AUTOSTART", "1");
+    SetVariable(environment, "TERM", "xterm-256color");
+    SetVariable(environment, "NO_COLOR", "");
+    return environment;
+  }
+  // With `out` as its stdout; what waitpid says, and its stderr.
+  int RunInto(int out, Words words, std::string& err) {
+    const std::string err_path = daemon_.home() + "/err";
+    words.insert(words.begin(), STAGELOADCTL);
+    Words environment = Environment();
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out, 1);
+    posix_spawn_file_actions_addopen(&actions, 2, err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                     0600);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, STAGELOADCTL, &actions, &attributes, Pointers(words).data(),
+                          Pointers(environment).data()),
+              0);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    std::ostringstream text;
+    text << std::ifstream(err_path).rdbuf();
+    err = text.str();
+    return status;
+  }
+  std::string AtTerminal(unsigned short columns, Words environment, const Words& words) {
+    PseudoTerminal terminal(columns, 24);
+    Words argv = {STAGELOADCTL};
+    argv.insert(argv.end(), words.begin(), words.end());
+    terminal.Run(argv, std::move(environment));
+    EXPECT_TRUE(terminal.Shows("launch")) << terminal.shown();
+    EXPECT_EQ(terminal.Wait(), 0);
+    return terminal.shown();
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(OutputTest, ThatCannotBeWrittenIsSaidAndIsNoSuccess) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  if (full < 0) GTEST_SKIP() << "this system has no /dev/full";
+  for (const Words& words : std::vector<Words>{{"queue"},
+                                               {"queue", "--json"},
+                                               {"show", "1"},
+                                               {"help"},
+                                               {"--help"},
+                                               {"queue", "--help"},
+                                               {"version"},
+                                               {"explain", "1"},
+                                               {"daemon", "status"}}) {
+    std::string err;
+    const int status = RunInto(full, words, err);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << words[0] << " " << status;
+    EXPECT_EQ(err, "stageload: write to stdout: No space left on device\n") << words[0];
+  }
+  close(full);
+}
+
+TEST_F(OutputTest, WhoseReaderHasGoneEndsSilentlyAsOtherProgramsDo) {
+  for (const Words& words : std::vector<Words>{{"queue"}, {"queue", "--json"}, {"--help"}}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    close(ends[0]);
+    std::string err;
+    const int status = RunInto(ends[1], words, err);
+    close(ends[1]);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << words[0] << " " << status;
+    EXPECT_EQ(err, "");
+  }
+}
+
+// Without what sets colours, and without the terminal's "\r".
+std::string Plain(const std::string& shown) {
+  std::string plain;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    if (shown[i] == '\r') continue;
+    if (shown[i] == '\033') {
+      i = shown.find('m', i);
+      continue;
+    }
+    plain += shown[i];
+  }
+  return plain;
+}
+
+TEST_F(OutputTest, TheQueueFitsTerminalsOf40And80And200Columns) {
+  for (const unsigned short columns : std::vector<unsigned short>{40, 80, 200}) {
+    const std::string plain = Plain(AtTerminal(columns, Environment(), {"queue"}));
+    const Words lines = absl::StrSplit(plain, '\n', absl::SkipEmpty());
+    ASSERT_EQ(lines.size(), 4U) << plain;
+    for (const std::string& line : lines) {
+      EXPECT_LE(Columns(line), columns) << line;
+    }
+    for (const char* part : {"ID", "STATE", "NAME", "WAITS FOR", "RUNNING", "PENDING", "MEMORY"}) {
+      EXPECT_THAT(plain, HasSubstr(part)) << columns;
+    }
+    EXPECT_EQ(plain.find("FOOTPRINT") != std::string::npos, columns > 80) << plain;
+    EXPECT_EQ(plain.find("reserved by job 1") != std::string::npos, columns == 200) << plain;
+    // What stands under each other does so behind wide names, too.
+    const std::size_t title = lines[0].find("WAITS FOR");
+    const std::size_t value = lines[2].find("MEMORY: ");
+    ASSERT_NE(value, std::string::npos) << plain;
+    EXPECT_EQ(Columns(lines[0].substr(0, title)), Columns(lines[2].substr(0, value))) << plain;
+  }
+}
+
+TEST_F(OutputTest, ColourIsForTerminalsThatDoNotRefuseIt) {
+  EXPECT_THAT(AtTerminal(80, Environment(), {"queue"}), HasSubstr("\033[32mRUNNING\033[0m"));
+  Words plain = Environment();
+  SetVariable(plain, "NO_COLOR", "1");
+  EXPECT_THAT(AtTerminal(80, plain, {"queue"}), Not(HasSubstr("\033")));
+  EXPECT_THAT(RunProgram(daemon_.home(), {"queue"}).out, Not(HasSubstr("\033")));
+}
+
+}  // namespace
+}  // namespace stageload::ctl
