@@ -99,28 +99,16 @@ std::string Text(const EventPage& page, bool json) {
   return lines;
 }
 
-// Of the daemon's own events; programs that mark may use words of their own.
+// Those that this program knows; a newer daemon may have more.
 const std::vector<std::string>& KnownKinds() {
-  static const std::vector<std::string>* const kinds =
-      new std::vector<std::string>{"submitted",     "admitted",
-                                   "refused",       "held",
-                                   "released",      "updated",
-                                   "warned",        "suspended",
-                                   "resumed",       "stopping",
-                                   "killed",        "stuck",
-                                   "would_stop",    "ended",
-                                   "requeued",      "registered",
-                                   "lease_waiting", "lease_granted",
-                                   "lease_denied",  "lease_released",
-                                   "queue_held",    "queue_released",
-                                   "draining",      "gap",
-                                   "implausible",   "sample_failed",
-                                   "shim_lost",     "signal_refused",
-                                   "start_delayed", "result_delayed",
-                                   "store_failed",  "store_works",
-                                   "store_damaged", "stage",
-                                   "load",          "reload",
-                                   "release",       "mark"};
+  static const std::vector<std::string>* const kinds = new std::vector<std::string>{
+      "admitted",       "held",          "released",       "updated",       "warned",
+      "suspended",      "resumed",       "stopping",       "killed",        "stuck",
+      "would_stop",     "ended",         "requeued",       "registered",    "lease_waiting",
+      "lease_granted",  "lease_denied",  "lease_released", "queue_held",    "queue_released",
+      "draining",       "gap",           "implausible",    "sample_failed", "shim_lost",
+      "signal_refused", "start_delayed", "result_delayed", "store_failed",  "store_works",
+      "store_damaged"};
   return *kinds;
 }
 
@@ -135,7 +123,7 @@ absl::Status CheckKinds(const Connection& connection, const v1::ListHistoryReque
     if (!page.ok()) return page.status();
     if (!page->events.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat("--kind: no event is of a kind \"", kind, "\"",
-                                                   DidYouMean(kind, known), "; the daemon's are ",
+                                                   DidYouMean(kind, known), "; there are ",
                                                    absl::StrJoin(known, ", ")));
   }
   return absl::OkStatus();

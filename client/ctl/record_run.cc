@@ -133,8 +133,10 @@ std::optional<int> RecordRun::BeginWith(const v1::WatchProcessResponse& answer) 
   if (!recording.ok()) return Fail(recording.status());
   recording_.emplace(*std::move(recording));
   v1::WatchProcessResponse first = answer;
-  // It is a copy of this program still, which waits to become the command.
-  if (command_) first.mutable_sample()->clear_footprint_bytes();
+  // What is there is a copy of this program, which waits to become the command.
+  if (command_ && first.sample().has_footprint_bytes()) {
+    first.mutable_sample()->set_footprint_bytes(0);
+  }
   recording_->Add(first);
   if (command_) (void)command_->LetGo();
   return std::nullopt;

@@ -127,7 +127,7 @@ void Recording::Write(const absl::Status& written) {
 
 std::string Recording::Line() const {
   std::vector<std::string> figures;
-  if (peak_footprint_) {
+  if (peak_footprint_ && *peak_footprint_ > Bytes()) {  // else it was too short to be read
     figures.push_back(absl::StrCat("peak footprint ", FormatBytes(*peak_footprint_)));
   }
   if (first_swap_) figures.push_back(absl::StrCat("swap ", Signed(*peak_swap_ - *first_swap_)));

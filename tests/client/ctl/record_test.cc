@@ -143,7 +143,7 @@ TEST_F(Record, WhatHoldsTheCommandBackIsNoPartOfItsFootprint) {
   EXPECT_THAT(result.err, HasSubstr("peak footprint 4.88 KiB"));
   const Trace trace = Read();
   ASSERT_EQ(trace.samples.size(), 2U);
-  EXPECT_EQ(trace.samples[0].footprint, std::nullopt);
+  EXPECT_EQ(trace.samples[0].footprint, Bytes(0));
   EXPECT_EQ(trace.samples[1].footprint, Bytes(5000));
 }
 
