@@ -117,8 +117,8 @@ std::map<std::string, ThreadOf> ThreadsOf(pid_t pid) {
   return threads;
 }
 
-// gRPC names all its threads. Its timers look at the clock about once a second, whatever there is
-// to do, and in 1.83 one that watches its pool 20 times a second.
+// gRPC names all its threads. Its timers look at the clock about once a second, whatever there is to
+// do, and in 1.83 its pool of threads wakes some 20 times a second.
 bool IsOfGrpc(const ThreadOf& thread) { return !thread.name.starts_with("session_pro"); }
 
 TEST_F(LibraryTest, AnIdleSessionWaitsAndPollsNothing) {
