@@ -164,7 +164,7 @@ Help HelpOf(Words command) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(result.out, '\n'))) {
     if (!line.starts_with("  ")) {
       of_commands = line.ends_with(":") && !line.starts_with("Positionals") &&
-                    line.find(' ') == std::string::npos;
+                    !line.starts_with("Example") && line.find(' ') == std::string::npos;
     }
     if (line.size() < 3 || !line.starts_with("  ") || line[2] == ' ') continue;
     const std::string first = line.substr(2, line.find(' ', 2) - 2);
