@@ -1,0 +1,225 @@
+"""The way to the daemon: finds it, starts one if need be, asks who it is.
+
+Runs on the library's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket as sockets
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from . import _autostart, _paths
+from ._clock import awake
+from ._loop import in_thread
+from ._wire import admin_service_pb2 as admin
+from ._wire import error_pb2
+from ._wire.calls import Calls
+from .errors import NeverFits, NoDaemon, StageloadError
+
+# A daemon that leaves because it was idle may take a connection with it.
+_CONNECT_TRIES = 3
+# launchd holds the socket of a daemon that it starts again, and may let 10 s pass between two
+# starts.
+_ANSWERS_WITHIN = 15.0
+# How long the next daemon is waited for when one went away, and how often it is looked for.
+PATIENCE = 10.0
+_PAUSE = 0.1
+_IDLE_PAUSE = 1.0
+_STARTS = 3  # one that cannot start is not started ten times a second
+
+
+class CallFailed(Exception):
+    """A call ended with another status than OK."""
+
+    def __init__(self, code: str, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+    @property
+    def went_away(self) -> bool:
+        """As in a crash; not when the daemon said that it was leaving."""
+        return self.code == "UNAVAILABLE" and not self.reason
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether there is no daemon any more: it went away, or says that it is leaving."""
+    if isinstance(error, NoDaemon):
+        return True
+    if not isinstance(error, CallFailed):
+        return False
+    if error.code == "UNAVAILABLE" and error.reason == "SHUTTING_DOWN":
+        return True
+    # Who cancels a call of ours but ourselves is a server that is being taken down.
+    return error.went_away or (error.code == "CANCELLED" and not error.reason)
+
+
+def to_public(error: Exception) -> Exception:
+    """What the caller gets to see of a failed call."""
+    if not isinstance(error, CallFailed):
+        return error
+    if error.reason == "NEVER_FITS":
+        return NeverFits(str(error))
+    if error.went_away:
+        return NoDaemon(str(error))
+    return StageloadError(str(error), code=error.code, reason=error.reason)
+
+
+def _failure(error: Any) -> CallFailed:
+    """Of a grpc.aio.AioRpcError."""
+    reason = ""
+    for key, value in error.trailing_metadata() or ():
+        if key != "grpc-status-details-bin":
+            continue
+        for detail in error_pb2.ErrorStatus.FromString(value).details:
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                reason = error_pb2.ErrorInfo.FromString(detail.value).reason
+    return CallFailed(error.code().name, error.details() or error.code().name, reason)
+
+
+def _cancelled() -> CallFailed:
+    return CallFailed("CANCELLED", "the call was cancelled")
+
+
+async def unary(method: Any, request: Any, timeout: float) -> Any:
+    """Its answer, or CallFailed. No task of this library is ever cancelled, so it is the call."""
+    import grpc
+
+    try:
+        return await method(request, timeout=timeout)
+    except grpc.aio.AioRpcError as error:
+        raise _failure(error) from None
+    except asyncio.CancelledError:
+        raise _cancelled() from None
+
+
+class Stream:
+    """Answers of one call, until there are no more."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def read(self) -> Any:
+        """None at a good end; CallFailed at any other."""
+        import grpc
+
+        try:
+            answer = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error) from None
+        except asyncio.CancelledError:
+            raise _cancelled() from None
+        return None if answer is grpc.aio.EOF else answer
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+
+@dataclass(frozen=True)
+class ConnectOptions:
+    paths: _paths.Paths
+    autostart: bool
+
+    def without_start(self) -> ConnectOptions:
+        return replace(self, autostart=False)
+
+
+@dataclass
+class Connection:
+    channel: Any  # a grpc.aio.Channel
+    calls: Calls
+    version: admin.GetVersionResponse
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+
+def options_for(socket: str | None, autostart: bool) -> ConnectOptions:
+    """Reads the environment. ValueError for a path that cannot be."""
+    return ConnectOptions(_paths.resolve(socket), autostart and not _autostart.forbidden())
+
+
+def listens(path: str) -> bool:
+    """Whether somebody does. OSError for everything but that nobody does."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as dial:
+        dial.setblocking(False)
+        failed = dial.connect_ex(path)
+    if failed in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
+        return False
+    # EAGAIN: its queue of waiting connections is full, as when a hundred clients come at once.
+    if failed not in (0, errno.EAGAIN, errno.EINPROGRESS):
+        raise OSError(failed, f"connect to {path}: {errno.errorcode.get(failed, failed)}")
+    return True
+
+
+def _open(path: str) -> Any:
+    import grpc
+
+    options = [
+        # Channels to one socket would share a connection, and with it the pause after a failure.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.default_authority", "localhost"),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.max_receive_message_length", -1),
+    ]
+    return grpc.aio.insecure_channel("unix:" + quote(path), options=options)
+
+
+async def connect(options: ConnectOptions) -> Connection:
+    """NoDaemon, or CallFailed, when there is none that answers."""
+    path = options.paths.socket
+    for tries in range(1, _CONNECT_TRIES + 1):
+        try:
+            if not listens(path):
+                if not options.autostart:
+                    raise NoDaemon(
+                        f"no daemon answers at {path}; start one with `stageloadctl daemon start`"
+                    )
+                await in_thread(_autostart.start, options.paths, listens)
+        except OSError as error:
+            raise CallFailed("UNKNOWN", str(error)) from error
+        channel = _open(path)
+        calls = Calls(channel)
+        try:
+            version = await unary(calls.get_version, admin.GetVersionRequest(), _ANSWERS_WITHIN)
+        except CallFailed as error:
+            await channel.close()
+            if error.code == "DEADLINE_EXCEEDED":
+                message = f"the daemon has not answered within {_ANSWERS_WITHIN:.0f}s"
+                raise CallFailed(error.code, message) from None
+            if tries == _CONNECT_TRIES or not is_gone(error):
+                raise
+            await asyncio.sleep(0.02)
+        else:
+            return Connection(channel, calls, version)
+    raise AssertionError("unreachable")
+
+
+class Search:
+    """For the next daemon, by an object that outlives the one it was connected to."""
+
+    def __init__(self, options: ConnectOptions, patience: float = PATIENCE) -> None:
+        self._options = options
+        self._soon = awake() + patience
+        self._starts = 0
+
+    async def look(self) -> Connection:
+        """Once. CallFailed or NoDaemon."""
+        options = self._options
+        if options.autostart and self.early and self._starts < _STARTS:
+            self._starts += 1
+        else:
+            options = options.without_start()
+        return await connect(options)
+
+    @property
+    def early(self) -> bool:
+        return awake() < self._soon
+
+    @property
+    def pause(self) -> float:
+        return _PAUSE if self.early else _IDLE_PAUSE

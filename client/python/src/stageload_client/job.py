@@ -1,0 +1,666 @@
+"""A program that loads one thing after another, and asks before each.
+
+    with Job("qwen", swap_budget="8G") as job:
+        with job.stage("transformer", memory="13.3G", timeout="10m"):
+            ...load, use and free it...
+
+A Job registers the process with stageload's daemon, as a client with a swap budget. Each stage
+holds a lease, the right to load a declared number of bytes: entering waits until there is room
+beside what everybody else on the machine has been promised, leaving gives it back.
+
+When the daemon is restarted, the job registers with the next one and takes its leases up again. An
+idle job takes no CPU: it waits for the daemon to speak.
+
+Threads: a Job may be used from any thread; a Lease belongs to one at a time. Both work in `async
+with` too. Callbacks are made by a thread of the library, one after another.
+
+fork: a child has no part in its parent's Job. There, calls raise Forked, and leaving a `with` does
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Callable, Union
+
+from ._connection import options_for
+from ._gauges import device_gauges
+from ._loop import CallbackThread, LibraryThread, library
+from ._session import Ask, Grant, Phase, Session
+from ._stop import MainThreadStop
+from ._wire import admission_service_pb2 as admission
+from ._wire import job_pb2, policy_pb2, telemetry_service_pb2
+from .errors import Forked, NoDaemonWarning, StageloadError, StopRequested, Waiting
+from .units import Duration, Size, format_size, parse_duration, parse_size
+
+_ON_OVER_BUDGET = {
+    "stop": policy_pb2.OVER_BUDGET_STOP,
+    "suspend": policy_pb2.OVER_BUDGET_SUSPEND,
+    "warn": policy_pb2.OVER_BUDGET_WARN,
+}
+_CHARGE = {"system": policy_pb2.CHARGE_MODE_SYSTEM, "own": policy_pb2.CHARGE_MODE_OWN}
+# While a stage is held on a GPU, what its driver holds is told this often.
+_GAUGES_EVERY = 2.0
+
+#: True prints what a stage waits for to stderr; a callable is given it, on the waiting thread.
+OnWait = Union[bool, Callable[[Waiting], Any]]
+
+
+@dataclass(frozen=True)
+class BudgetWarning:
+    """The charge is over four fifths of the budget, or over it with on_over_budget="warn"."""
+
+    charge: int  #: bytes
+    swap_budget: int  #: bytes
+    text: str
+
+
+@dataclass(frozen=True)
+class Suspension:
+    """All processes of the job were stopped, or go on again; told only after they go on."""
+
+    resumed: bool
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PressureChange:
+    """The kernel's word on memory is another one than before."""
+
+    pressure: str  #: "NORMAL", "WARN", "CRITICAL"
+    level: float | None  #: percent of memory available
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """Of the way to the daemon.
+
+    kind: "lost" (it went away, the next one is looked for), "restored" (registered with the next
+    one, leases and all), "no_daemon" (none answers), "ended" (it has ended the registration for
+    good).
+    """
+
+    kind: str
+    text: str
+
+
+def _policy(terms: dict[str, Any]) -> policy_pb2.Policy:
+    """Of Job's arguments by their names; those that are None take the daemon's default."""
+    policy = policy_pb2.Policy()
+    for name, field in (
+        ("memory", "memory_bytes"),
+        ("swap_budget", "swap_budget_bytes"),
+        ("swap_limit", "swap_limit_bytes"),
+    ):
+        if terms[name] is not None:
+            setattr(policy, field, parse_size(terms[name]))
+    for name, field in (("wait_free", "wait_free_percent"), ("kill_free", "kill_free_percent")):
+        if terms[name] is not None:
+            setattr(policy, field, float(terms[name]))
+    if terms["priority"] is not None:
+        policy.priority = terms["priority"]
+    if terms["grace"] is not None:
+        policy.grace_ns = round(parse_duration(terms["grace"]) * 1e9)
+    policy.on_over_budget = _choice("on_over_budget", terms["on_over_budget"], _ON_OVER_BUDGET)
+    policy.charge_mode = _choice("charge", terms["charge"], _CHARGE)
+    return policy
+
+
+def _choice(name: str, word: str, of: dict[str, Any]) -> Any:
+    if word not in of:
+        raise ValueError(f'{name} is one of {", ".join(of)}, not "{word}"')
+    return of[word]
+
+
+def _program() -> str:
+    return os.path.basename(sys.argv[0] if sys.argv and sys.argv[0] else "") or "python"
+
+
+def _print_waiting(stage: str, memory: int, waiting: Waiting) -> None:
+    print(
+        f'stageload: "{stage}" ({format_size(memory)}) waits: {waiting}',
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+class Lease:
+    """The right to hold what was declared while its `with` lasts; made by Job.stage().
+
+    The holder frees the memory first. After `async with` and acquire_async() as well.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        stage: str,
+        memory: int | None,
+        timeout: float | None,
+        on_wait: OnWait,
+    ) -> None:
+        self._job = job
+        self._timeout = timeout
+        self._on_wait = on_wait
+        self._key: int | None = None
+        self.stage = stage
+        self.memory = memory  #: bytes; None for a stage that was only named
+        self.held = False
+        self.managed = False  #: False when it was given without a daemon (require=False)
+        self.forced = False  #: granted though it may not fit: every client waited for a lease
+        self.waited = 0.0  #: seconds
+
+    def acquire(self) -> Lease:
+        """Waits for room. NoRoom with the figures when time runs out, NeverFits, StopRequested,
+        NoDaemon. After an exception no lease is left behind."""
+        thread = self._begin()
+        if self.memory is None:
+            self._only_named(self._job.new_stage(self.stage))
+            return self
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        ask = Ask(self.stage, self.memory, self._timeout, threading.get_ident(), answers.put)
+        try:
+            thread.submit(self._job._session.acquire(ask))
+            while True:
+                answer = answers.get()
+                if not isinstance(answer, Waiting):
+                    break
+                self._tell_waiting(answer)
+        except BaseException:
+            thread.post(self._job._session.give_up, ask)
+            raise
+        self._take(answer)
+        return self
+
+    async def acquire_async(self) -> Lease:
+        """acquire() for a coroutine; when that is cancelled, the request is taken back."""
+        thread = self._begin()
+        if self.memory is None:
+            self._only_named(await self._job.new_stage_async(self.stage))
+            return self
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Queue[Any] = asyncio.Queue()
+
+        def deliver(answer: Any) -> None:
+            loop.call_soon_threadsafe(answers.put_nowait, answer)
+
+        # A task is a line of work as a thread is.
+        ask = Ask(self.stage, self.memory, self._timeout, id(asyncio.current_task()), deliver)
+        try:
+            thread.submit(self._job._session.acquire(ask))
+            while True:
+                answer = await answers.get()
+                if not isinstance(answer, Waiting):
+                    break
+                self._tell_waiting(answer)
+        except BaseException:
+            thread.post(self._job._session.give_up, ask)
+            raise
+        self._take(answer)
+        return self
+
+    def release(self) -> None:
+        """Gives it back; a second time does nothing."""
+        if self._end():
+            assert self._key is not None
+            self._job._thread().run(self._job._session.release(self._key))
+
+    async def release_async(self) -> None:
+        if self._end():
+            assert self._key is not None
+            await self._job._thread().run_async(self._job._session.release(self._key))
+
+    def __enter__(self) -> Lease:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    async def __aenter__(self) -> Lease:
+        return await self.acquire_async()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release_async()
+
+    def _begin(self) -> LibraryThread:
+        if self.held:
+            raise StageloadError(
+                f'the lease of "{self.stage}" is held already',
+                code="FAILED_PRECONDITION",
+                reason="WRONG_STATE",
+            )
+        return self._job._thread()
+
+    def _tell_waiting(self, waiting: Waiting) -> None:
+        if callable(self._on_wait):
+            self._on_wait(waiting)
+        elif self._on_wait:
+            _print_waiting(self.stage, self.memory or 0, waiting)
+
+    def _take(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, Grant)
+        self._key = answer.key
+        self.held = True
+        self.managed = answer.managed
+        self.forced = answer.forced
+        self.waited = answer.waited
+        self._job._stage_begins(self)
+
+    def _only_named(self, managed: bool) -> None:
+        self.held = True
+        self.managed = managed
+        self._job._stage_begins(self)
+
+    def _end(self) -> bool:
+        """Whether there is something to give back."""
+        if not self.held or self._job._in_child():
+            return False
+        self.held = False
+        self._job._stage_ends(self)
+        return self._key is not None and not self._job.closed
+
+
+class Job:
+    """Registers this process while its `with` lasts.
+
+    name: for display; the program's name by default.
+    memory: what it holds besides its stages.
+    swap_budget: swap that it may add over what was used when it registered (8 GiB).
+    swap_limit: it is stopped while the whole machine's swap is above this (none).
+    wait_free: its stages start only at this level, in percent of memory available, or above (40).
+    kill_free: it may be chosen to stop while the level is below this (10).
+    priority: higher goes first; -1000 to 1000 (0).
+    grace: from being told to stop to SIGTERM, and from there to SIGKILL (5 s).
+    on_over_budget: "stop", "suspend" or "warn". charge: "system" or "own".
+    enforce: the daemon may signal it; else it is only told.
+    pid: of the process that is watched with its descendants, when it is not this one.
+    socket: of the daemon; by default $STAGELOAD_SOCKET, else the user's own.
+    autostart: start a daemon where none answers; never with STAGELOAD_NO_AUTOSTART=1.
+    require: without a daemon, raise NoDaemon. By default the program runs on, with one
+    NoDaemonWarning
+        and stages that keep nobody away, until a daemon is there.
+    on_wait: True prints what stages wait for; a callable is given it.
+    on_stop: called when the daemon asks the job to end. By default StopRequested is raised: in the
+        main thread, or in the task that entered `async with`, and by every stage() from then on.
+    gauges: tell what torch's MPS or CUDA allocator, or MLX, holds, when a stage begins, ends, and
+        while it lasts.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        memory: Size | None = None,
+        swap_budget: Size | None = None,
+        swap_limit: Size | None = None,
+        wait_free: float | None = None,
+        kill_free: float | None = None,
+        priority: int | None = None,
+        grace: Duration | None = None,
+        on_over_budget: str = "stop",
+        charge: str = "system",
+        enforce: bool = False,
+        pid: int = 0,
+        socket: str | None = None,
+        autostart: bool = True,
+        require: bool = False,
+        on_wait: OnWait = False,
+        on_stop: Callable[[StopRequested], Any] | None = None,
+        on_warning: Callable[[BudgetWarning], Any] | None = None,
+        on_pressure: Callable[[PressureChange], Any] | None = None,
+        on_suspended: Callable[[Suspension], Any] | None = None,
+        on_event: Callable[[JobEvent], Any] | None = None,
+        gauges: bool = True,
+    ) -> None:
+        terms = dict(locals())
+        self.name = name or _program()
+        self._on_wait = on_wait
+        self._on_stop = on_stop
+        self._on_warning = on_warning
+        self._on_pressure = on_pressure
+        self._on_suspended = on_suspended
+        self._on_event = on_event
+        self._gauges = gauges
+        self._pid = os.getpid()
+        self._callbacks = CallbackThread()
+        self._main_stop = MainThreadStop()
+        self._task: asyncio.Task[Any] | None = None
+        self._task_loop: asyncio.AbstractEventLoop | None = None
+        self._task_stopped = False
+        self._stages: list[Lease] = []
+        self._gauge_timer: asyncio.TimerHandle | None = None
+        self._started = False
+        self.closed = False
+        request = admission.RegisterRequest(
+            name=self.name, policy=_policy(terms), pid=pid, enforce=enforce
+        )
+        self._session = Session(request, options_for(socket, autostart), require, self._tell)
+
+    # ---- Its life ----
+
+    def start(self) -> Job:
+        """What entering the `with` does: registers. NoDaemon where one is required; StageloadError
+        INVALID_FIELD names what the daemon refuses."""
+        thread = self._begin()
+        if self._on_stop is None:
+            self._main_stop.install()
+        try:
+            absent = thread.run(self._session.start())
+        except BaseException:
+            self._main_stop.remove()
+            raise
+        self._began(thread, absent)
+        return self
+
+    async def start_async(self) -> Job:
+        """As start(). Without on_stop, the task that called it is cancelled when the job is to end,
+        and close_async() turns that into StopRequested."""
+        thread = self._begin()
+        self._task = asyncio.current_task()
+        self._task_loop = asyncio.get_running_loop()
+        self._began(thread, await thread.run_async(self._session.start()))
+        return self
+
+    def close(self) -> None:
+        """Ends the registration: its leases and its places in the queue are free again."""
+        if self._end():
+            library().run(self._session.close())
+            self._callbacks.close()
+
+    async def close_async(self) -> None:
+        if self._end():
+            await library().run_async(self._session.close())
+            self._callbacks.close()
+
+    def __enter__(self) -> Job:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Job:
+        return await self.start_async()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close_async()
+        if kind is asyncio.CancelledError and self._task_stopped and self._session.stop:
+            uncancel = getattr(self._task, "uncancel", None)
+            if uncancel is not None:
+                uncancel()
+            raise self._session.stop from None
+
+    def _begin(self) -> LibraryThread:
+        if self._started:
+            raise StageloadError(
+                "a Job is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
+            )
+        if self._in_child():
+            raise Forked("this Job")
+        thread = library()
+        self._started = True
+        return thread
+
+    def _began(self, thread: LibraryThread, absent: str | None) -> None:
+        thread.close_at_exit(id(self), self._session.close)
+        _active.append(self)
+        if absent is None:
+            return
+        warnings.warn(f"{absent}; {self.name} runs on unmanaged", NoDaemonWarning, stacklevel=4)
+        self._event("no_daemon", absent)
+
+    def _end(self) -> bool:
+        """Whether there is a registration to end. From here on nothing is raised by itself."""
+        if self.closed or not self._started or self._in_child():
+            return False
+        self.closed = True
+        self._main_stop.remove()
+        if self in _active:
+            _active.remove(self)
+        library().closed(id(self))
+        return True
+
+    def _in_child(self) -> bool:
+        return os.getpid() != self._pid
+
+    def _thread(self) -> LibraryThread:
+        """For a call."""
+        if self._in_child():
+            raise Forked("this Job")
+        if self.closed or not self._started:
+            raise StageloadError(
+                "the job has been closed" if self.closed else "the job has not been started",
+                code="FAILED_PRECONDITION",
+                reason="SESSION_CLOSED",
+            )
+        thread = library()
+        if thread.is_current():
+            raise StageloadError(
+                "not from the library's own thread",
+                code="FAILED_PRECONDITION",
+                reason="WRONG_THREAD",
+            )
+        return thread
+
+    # ---- What it does ----
+
+    def stage(
+        self,
+        name: str,
+        memory: Size | None = None,
+        *,
+        timeout: Duration | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Lease:
+        """A stage of the program: `with job.stage("decode", memory="3G"):`.
+
+        memory: what will be loaded on top of what the program holds now, at its peak. Without it
+        the stage is only named. timeout: how long to wait for room, for ever by default.
+        """
+        size = None if memory is None else parse_size(memory)
+        if size == 0:
+            raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
+        return Lease(
+            self,
+            name,
+            size,
+            None if timeout is None else parse_duration(timeout),
+            self._on_wait if on_wait is None else on_wait,
+        )
+
+    def report(self, **gauges: float) -> bool:
+        """Numbers of the program's own, such as mps_driver_bytes=..., shown beside its footprint;
+        each replaces the one of the same name, 32 at most. False when no daemon heard it."""
+        return self._thread().run(self._session.report(self._all_gauges(gauges), []))
+
+    async def report_async(self, **gauges: float) -> bool:
+        return await self._thread().run_async(self._session.report(self._all_gauges(gauges), []))
+
+    def mark(
+        self,
+        note: str = "",
+        *,
+        kind: str = "mark",
+        stage: str | None = None,
+        name: str = "",
+        nbytes: int | None = None,
+        seconds: float | None = None,
+    ) -> bool:
+        """A word about the run, in the telemetry and in every recording of the process. kind:
+        "mark", "load", "reload", "release" (of `name`), or "stage". False when no daemon heard
+        it."""
+        mark = _mark(note, kind, stage, name, nbytes, seconds)
+        return self._thread().run(self._session.report({}, [mark]))
+
+    async def mark_async(
+        self,
+        note: str = "",
+        *,
+        kind: str = "mark",
+        stage: str | None = None,
+        name: str = "",
+        nbytes: int | None = None,
+        seconds: float | None = None,
+    ) -> bool:
+        mark = _mark(note, kind, stage, name, nbytes, seconds)
+        return await self._thread().run_async(self._session.report({}, [mark]))
+
+    def new_stage(self, name: str) -> bool:
+        """Names the stage that begins, without a lease."""
+        return self.mark(kind="stage", stage=name)
+
+    async def new_stage_async(self, name: str) -> bool:
+        return await self.mark_async(kind="stage", stage=name)
+
+    # ---- What it knows ----
+
+    @property
+    def client_id(self) -> int:
+        """By which `stageloadctl show` knows it; 0 without a daemon."""
+        link = self._session.link
+        return 0 if link is None else link.client_id
+
+    @property
+    def joined(self) -> bool:
+        """The process belongs to a client that was there already, such as a job that runs it: then
+        it is that client, under that one's terms."""
+        link = self._session.link
+        return link is not None and link.joined
+
+    @property
+    def managed(self) -> bool:
+        """Whether a daemon knows of it now."""
+        return self._session.phase is Phase.CONNECTED
+
+    @property
+    def stop_requested(self) -> StopRequested | None:
+        """Once the daemon asked the job to end."""
+        return self._session.stop
+
+    @property
+    def current_stage(self) -> str | None:
+        """Of the lease that was taken last and is held."""
+        return self._stages[-1].stage if self._stages else None
+
+    # ---- What the daemon says; on the library's thread ----
+
+    def _tell(self, word: str, payload: Any) -> None:
+        if word == "stop":
+            self._stop(payload)
+        elif word == "warned" and self._on_warning:
+            warning = BudgetWarning(payload.charge_bytes, payload.swap_budget_bytes, payload.text)
+            self._call(self._on_warning, warning)
+        elif word == "pressure_changed" and self._on_pressure:
+            pressure = telemetry_service_pb2.Pressure.Name(payload.pressure)
+            host = payload.host
+            level = host.level_percent if host.HasField("level_percent") else None
+            change = PressureChange(pressure[len("PRESSURE_") :], level)
+            self._call(self._on_pressure, change)
+        elif word == "suspended" and self._on_suspended:
+            reason = job_pb2.Reason.Name(payload.reason)[len("REASON_") :]
+            self._call(self._on_suspended, Suspension(False, reason, payload.text))
+        elif word == "resumed" and self._on_suspended:
+            self._call(self._on_suspended, Suspension(True, "", ""))
+        elif word in ("lost", "restored", "no_daemon", "ended"):
+            self._event(word, payload)
+
+    def _event(self, kind: str, text: str) -> None:
+        if self._on_event:
+            self._call(self._on_event, JobEvent(kind, text))
+
+    def _call(self, callback: Callable[[Any], Any], argument: Any) -> None:
+        def call() -> None:
+            callback(argument)
+
+        self._callbacks.call(call)
+
+    def _stop(self, stop: StopRequested) -> None:
+        if self._on_stop is not None:
+            self._call(self._on_stop, stop)
+        elif self._task is not None and self._task_loop is not None:
+            self._task_loop.call_soon_threadsafe(self._cancel_task)
+        else:
+            self._main_stop.fire(stop)
+
+    def _cancel_task(self) -> None:
+        if not self.closed and self._task is not None:
+            self._task_stopped = True
+            self._task.cancel()
+
+    # ---- Gauges ----
+
+    def _all_gauges(self, own: dict[str, float]) -> dict[str, float]:
+        gauges = device_gauges() if self._gauges else {}
+        gauges.update({name: float(value) for name, value in own.items()})
+        return gauges
+
+    def _stage_begins(self, lease: Lease) -> None:
+        self._stages.append(lease)
+        self._tell_gauges(again=True)
+
+    def _stage_ends(self, lease: Lease) -> None:
+        if lease in self._stages:
+            self._stages.remove(lease)
+        self._tell_gauges(again=False)
+
+    def _tell_gauges(self, again: bool) -> None:
+        """Without waiting for it; then every few seconds, while a stage is held on a GPU."""
+        gauges = self._all_gauges({})
+        if not gauges or self.closed:
+            return
+        thread = library()
+        thread.submit(self._session.report(gauges, []))
+        if again:
+            thread.post(self._tell_gauges_later)
+
+    def _tell_gauges_later(self) -> None:
+        if self._gauge_timer is None and self._stages and not self.closed:
+            loop = asyncio.get_running_loop()
+            self._gauge_timer = loop.call_later(_GAUGES_EVERY, self._gauge_time)
+
+    def _gauge_time(self) -> None:
+        self._gauge_timer = None
+        if self._stages and not self.closed:
+            # The allocator may be held by who computes, so not on this thread.
+            self._callbacks.call(lambda: self._tell_gauges(again=True))
+
+
+def _mark(
+    note: str,
+    kind: str,
+    stage: str | None,
+    name: str,
+    nbytes: int | None,
+    seconds: float | None,
+) -> telemetry_service_pb2.Mark:
+    mark = telemetry_service_pb2.Mark(kind=kind, stage=stage or "", name=name, note=note)
+    if nbytes is not None:
+        mark.nbytes = nbytes
+    if seconds is not None:
+        mark.seconds = seconds
+    return mark
+
+
+# Those of this process that are started and not closed.
+_active: list[Job] = []
+
+
+def active_job() -> Job | None:
+    """The one of this process that was started last and is not closed."""
+    for job in reversed(_active):
+        if not job._in_child():
+            return job
+    return None

@@ -1,0 +1,638 @@
+"""Jobs and their stages, with the real daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BIN, Daemon, eventually
+
+import stageload_client
+from stageload_client import (
+    Forked,
+    Job,
+    JobEvent,
+    NeverFits,
+    NoDaemon,
+    NoDaemonWarning,
+    NoRoom,
+    StageloadError,
+    StopRequested,
+    Waiting,
+)
+
+POOL = 'memory_pool = "150M"\n'
+
+HOLDER = """
+import sys
+from stageload_client import Job
+with Job(sys.argv[1]) as job, job.stage("holds", memory=sys.argv[2]):
+    print("holds")
+    sys.stdin.read() if len(sys.argv) > 3 else __import__("time").sleep(600)
+"""
+
+
+def daemon_waits_for_nobody(daemon: Daemon) -> bool:
+    return bool(eventually(lambda: not daemon.waiting()))
+
+
+def test_a_job_is_a_client_while_its_with_lasts(daemon: Daemon) -> None:
+    with Job("render", memory="10M", swap_budget="3G", priority=7) as job:
+        assert job.managed
+        client = eventually(lambda: daemon.clients().get("render"))
+        assert client["job_id"] == job.client_id
+        assert client["swap_budget_bytes"] == 3 << 30
+        assert client["memory_bytes"] == 10 << 20
+        assert client["pid"] == os.getpid()
+    assert job.closed
+    eventually(lambda: "render" not in daemon.clients())
+
+
+def test_a_stage_holds_a_lease_while_its_with_lasts(daemon: Daemon) -> None:
+    with Job("render") as job:
+        with job.stage("decode", memory="20M") as lease:
+            assert lease.managed
+            assert not lease.forced
+            assert job.current_stage == "decode"
+            eventually(lambda: daemon.leases("render") == ["decode"])
+            assert daemon.clients()["render"]["leases"][0]["memory_bytes"] == 20 << 20
+        assert job.current_stage is None
+        eventually(lambda: daemon.leases("render") == [])
+
+
+def test_a_stage_waits_for_another_programs_and_says_why(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    waits: list[Waiting] = []
+    with Job("second") as job:
+
+        def on_wait(waiting: Waiting) -> None:
+            waits.append(waiting)
+            holder.process.send_signal(signal.SIGKILL)
+
+        with job.stage("decode", memory="100M", timeout=20, on_wait=on_wait) as lease:
+            assert lease.waited > 0
+    assert waits[0].position == 1
+    memory = waits[0].blockers[0]
+    assert memory.kind == "MEMORY"
+    assert memory.needed == 100 << 20
+    assert "50 MiB left in the pool of 150 MiB" in str(waits[0])
+
+
+def test_asked_to_it_prints_the_blockers_while_it_waits(
+    no_daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second", on_wait=True) as job:
+        with pytest.raises(NoRoom), job.stage("decode", memory="100M", timeout=0.3):
+            pass
+        printed = capsys.readouterr().err
+        assert 'stageload: "decode" (100 MiB) waits: MEMORY: needs 100 MiB' in printed
+        with pytest.raises(NoRoom), job.stage("decode", "100M", timeout=0.1, on_wait=False):
+            pass
+        assert capsys.readouterr().err == ""
+
+
+def test_no_room_carries_the_figures_and_leaves_no_request(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        begin = time.monotonic()
+        with pytest.raises(NoRoom) as raised:
+            job.stage("decode", memory="100M", timeout="300ms").acquire()
+        assert 0.25 < time.monotonic() - begin < 5
+        assert raised.value.stage == "decode"
+        assert raised.value.memory == 100 << 20
+        assert raised.value.blockers[0].needed == 100 << 20
+        assert raised.value.blockers[0].read == 50 << 20
+        assert raised.value.reason == "ADMISSION_TIMEOUT"
+        assert daemon_waits_for_nobody(no_daemon)
+        with job.stage("small", memory="40M", timeout=5):
+            pass
+
+
+def test_what_can_never_fit_is_refused_with_the_arithmetic(daemon: Daemon) -> None:
+    with Job("render") as job, pytest.raises(NeverFits, match="never fits: the machine has"):
+        job.stage("all", memory="1000T").acquire()
+
+
+def test_an_exception_of_on_wait_takes_the_request_back(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+
+    def on_wait(_: Waiting) -> None:
+        raise LookupError("enough")
+
+    with Job("second") as job:
+        with pytest.raises(LookupError):
+            job.stage("decode", memory="100M", on_wait=on_wait).acquire()
+        assert daemon_waits_for_nobody(no_daemon)
+
+
+def test_a_lease_that_was_granted_as_it_was_given_up_goes_back(daemon: Daemon) -> None:
+    """Cancelled at every moment of the way to a grant."""
+    left_behind = 0
+
+    async def run() -> None:
+        nonlocal left_behind
+        async with Job("render") as job:
+            for delay in range(60):
+                task = asyncio.ensure_future(job.stage("s", memory="1M").acquire_async())
+                await asyncio.sleep(delay / 10000)
+                if task.done():
+                    await task.result().release_async()
+                    continue
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await asyncio.sleep(0.1)
+            left_behind = len(job._session._leases)
+            await job.stage("last", memory="1M").acquire_async()
+            eventually(lambda: daemon.leases("render") == ["last"])
+
+    asyncio.run(run())
+    assert left_behind == 0
+
+
+def test_a_refused_argument_is_named(daemon: Daemon) -> None:
+    with pytest.raises(ValueError, match='"8 apples" is no size'):
+        Job("x", swap_budget="8 apples")
+    with pytest.raises(ValueError, match="on_over_budget is one of stop, suspend, warn"):
+        Job("x", on_over_budget="panic")
+    with pytest.raises(StageloadError, match="priority") as raised:
+        Job("x", priority=5000).start()
+    assert raised.value.reason == "INVALID_FIELD"
+    with Job("x") as job, pytest.raises(ValueError, match="above 0"):
+        job.stage("s", memory=0)
+
+
+def test_what_it_reports_is_shown_beside_its_footprint(daemon: Daemon) -> None:
+    with Job("render") as job:
+        assert job.report(mps_driver_bytes=5 << 30, loaded_bytes=3)
+
+        def gauges() -> bool:
+            told = {g["name"]: g["value"] for g in daemon.clients()["render"].get("gauges", [])}
+            return told == {"mps_driver_bytes": 5 << 30, "loaded_bytes": 3}
+
+        eventually(gauges)
+        assert job.new_stage("decode")
+        eventually(lambda: daemon.clients()["render"].get("stage") == "decode")
+        with pytest.raises(StageloadError, match="gauge") as raised:
+            job.report(**{"no such name!": 1})
+        assert raised.value.reason == "INVALID_FIELD"
+
+
+def test_what_a_gpus_driver_holds_is_told_by_itself(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a torch that says that it has MPS, and an MLX."""
+
+    class Mps:
+        held = 7 << 30
+
+        @staticmethod
+        def is_available() -> bool:
+            return True
+
+        @classmethod
+        def driver_allocated_memory(cls) -> int:
+            return cls.held
+
+        @classmethod
+        def current_allocated_memory(cls) -> int:
+            return cls.held // 2
+
+    class Torch:
+        class backends:
+            mps = Mps
+
+        mps = Mps
+
+    class Mlx:
+        @staticmethod
+        def get_active_memory() -> int:
+            return 11
+
+        @staticmethod
+        def get_cache_memory() -> int:
+            return 12
+
+    monkeypatch.setitem(sys.modules, "torch", Torch)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "mlx.core", Mlx)  # type: ignore[arg-type]
+
+    def told() -> dict[str, float]:
+        return {g["name"]: g["value"] for g in daemon.clients()["render"].get("gauges", [])}
+
+    with Job("render") as job, job.stage("decode", memory="1M"):
+        eventually(lambda: told().get("mps_driver_bytes") == 7 << 30)
+        assert told()["mps_allocated_bytes"] == 7 << 29
+        assert told()["mlx_active_bytes"] == 11
+        assert told()["mlx_cache_bytes"] == 12
+        Mps.held = 9 << 30  # nobody says so
+        eventually(lambda: told().get("mps_driver_bytes") == 9 << 30)
+
+
+def test_asked_to_end_the_main_thread_gets_stop_requested(daemon: Daemon) -> None:
+    """Out of a call that blocks, with the figures; and no stage is given from then on."""
+    with Job("render") as job:
+        threading.Timer(0.2, lambda: daemon.ctl("cancel", str(job.client_id))).start()
+        begin = time.monotonic()
+        with pytest.raises(StopRequested) as raised:
+            time.sleep(30)
+        assert time.monotonic() - begin < 10
+        assert raised.value.reason == "CANCELLED"
+        assert job.stop_requested is raised.value
+        with pytest.raises(StopRequested):
+            job.stage("more", memory="1M").acquire()
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_asked_to_end_a_stage_that_waits_ends(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        threading.Timer(0.3, lambda: no_daemon.ctl("cancel", str(job.client_id))).start()
+        with pytest.raises(StopRequested):
+            job.stage("decode", memory="100M").acquire()
+
+
+def test_an_except_exception_does_not_swallow_a_stop(daemon: Daemon) -> None:
+    program = daemon.run("""
+import time
+from stageload_client import Job
+with Job("stubborn") as job:
+    print(job.client_id)
+    while True:
+        try:
+            time.sleep(30)
+        except Exception:
+            pass
+""")
+    client_id = program.line()
+    daemon.ctl("cancel", client_id)
+    code, _, err = program.end()
+    assert code == 1
+    assert "StopRequested: " in err
+
+
+def test_on_stop_is_called_instead(daemon: Daemon) -> None:
+    stops: list[StopRequested] = []
+    with Job("render", on_stop=stops.append) as job:
+        daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: stops)
+        assert stops[0].reason == "CANCELLED"
+        time.sleep(0.2)  # and nothing is raised here
+
+
+def test_a_job_made_by_another_thread_stops_the_main_thread_too(daemon: Daemon) -> None:
+    jobs: list[Job] = []
+    thread = threading.Thread(target=lambda: jobs.append(Job("render").start()))
+    thread.start()
+    thread.join()
+
+    def wait_in_short_calls() -> None:
+        daemon.ctl("cancel", str(jobs[0].client_id))
+        for _ in range(1000):
+            time.sleep(0.01)
+
+    with pytest.raises(StopRequested) as raised:
+        wait_in_short_calls()
+    assert raised.value.reason == "CANCELLED"
+    jobs[0].close()
+
+
+def test_in_a_coroutine_the_task_gets_stop_requested(daemon: Daemon) -> None:
+    async def run() -> str:
+        try:
+            async with Job("render") as job, job.stage("decode", memory="1M") as lease:
+                assert lease.managed
+                assert await job.report_async(loaded_bytes=1)
+                assert await job.mark_async("checkpoint")
+                daemon.ctl("cancel", str(job.client_id))
+                await asyncio.sleep(30)
+        except StopRequested as stop:
+            await asyncio.sleep(0)  # the task goes on
+            return stop.reason
+        return "nothing"
+
+    assert asyncio.run(run()) == "CANCELLED"
+
+
+def test_coroutines_take_turns(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    held = 0
+    most = 0
+
+    async def pipeline(job: Job, name: str) -> None:
+        nonlocal held, most
+        for stage in ("encode", "decode"):
+            async with job.stage(f"{name} {stage}", memory="100M", timeout=20):
+                held += 1
+                most = max(most, held)
+                await asyncio.sleep(0.05)
+                held -= 1
+
+    async def run() -> None:
+        async with Job("render") as job:
+            await asyncio.gather(*(pipeline(job, str(i)) for i in range(3)))
+
+    asyncio.run(run())
+    assert most == 1
+
+
+def test_threads_take_turns(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    held: list[int] = []
+    most: list[int] = []
+
+    def work(job: Job, number: int) -> None:
+        for _ in range(5):
+            with job.stage(f"of {number}", memory="100M", timeout=20):
+                held.append(number)
+                most.append(len(held))
+                time.sleep(0.01)
+                held.remove(number)
+
+    with Job("render") as job:
+        threads = [threading.Thread(target=work, args=(job, i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(most) == 20
+    assert max(most) == 1
+
+
+def test_without_a_daemon_it_runs_on_with_one_warning(home: Path) -> None:
+    events: list[JobEvent] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Job("render", on_event=events.append) as job:
+            assert not job.managed
+            assert job.client_id == 0
+            with job.stage("decode", memory="1000T") as lease:
+                assert not lease.managed
+            with job.stage("again", memory="1G"):
+                assert not job.report(x=1)
+        eventually(lambda: events)
+    told = [w for w in caught if w.category is NoDaemonWarning]
+    assert len(told) == 1
+    assert f"no daemon answers at {home}/stageloadd.sock" in str(told[0].message)
+    assert "render runs on unmanaged" in str(told[0].message)
+    assert told[0].filename == __file__
+    assert [event.kind for event in events] == ["no_daemon"]
+
+
+def test_with_require_no_daemon_is_an_error(home: Path) -> None:
+    with pytest.raises(NoDaemon, match="no daemon answers at"):
+        Job("render", require=True).start()
+
+
+def test_a_daemon_that_comes_later_gets_to_know_what_is_held(no_daemon: Daemon) -> None:
+    with pytest.warns(NoDaemonWarning):
+        job = Job("render").start()
+    try:
+        with job.stage("decode", memory="20M"):
+            no_daemon.start()
+            eventually(lambda: job.managed)
+            eventually(lambda: no_daemon.leases("render") == ["decode"])
+    finally:
+        job.close()
+
+
+def test_a_daemon_is_started_where_none_answers(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STAGELOAD_NO_AUTOSTART")
+    with Job("render", require=True) as job:
+        assert job.managed
+        eventually(lambda: "render" in no_daemon.clients())
+        # It has no signals blocked and no terminal.
+        pid = int((no_daemon.home / "stageloadd.lock").read_text())
+        assert os.getsid(pid) == pid
+    no_daemon.ctl("daemon", "stop")
+
+
+def test_a_start_that_fails_says_what_the_daemon_said(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STAGELOAD_NO_AUTOSTART")
+    no_daemon.config("no_such_key = 1\n")
+    with pytest.raises(NoDaemon, match="no_such_key"):
+        Job("render", require=True).start()
+    monkeypatch.setenv("STAGELOAD_DAEMON", "/no/such/program")
+    with pytest.raises(NoDaemon, match="start /no/such/program: No such file"):
+        Job("render", require=True).start()
+
+
+@pytest.mark.parametrize("crash", [True, False])
+def test_after_a_restart_of_the_daemon_it_registers_again_with_what_it_holds(
+    daemon: Daemon, crash: bool
+) -> None:
+    events: list[JobEvent] = []
+    with Job("render", on_event=events.append) as job, job.stage("decode", memory="20M"):
+        job.report(loaded_bytes=4)
+        if crash:
+            daemon.kill()
+        else:
+            daemon.stop()
+        eventually(lambda: [event.kind for event in events] == ["lost"])
+        daemon.start()
+        eventually(lambda: [event.kind for event in events] == ["lost", "restored"])
+        eventually(lambda: daemon.leases("render") == ["decode"])
+        eventually(lambda: daemon.clients()["render"].get("gauges"))
+        with job.stage("more", memory="10M", timeout=10) as more:
+            assert more.managed
+
+
+def test_a_stage_that_waits_goes_on_waiting_with_the_next_daemon(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        waits: list[Waiting] = []
+        granted: list[Any] = []
+
+        def wait() -> None:
+            with job.stage("decode", memory="100M", on_wait=waits.append) as lease:
+                granted.append(lease.managed)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: waits)
+        no_daemon.kill()
+        no_daemon.start()
+        eventually(lambda: {"holder", "second"} <= set(no_daemon.clients()))
+        eventually(lambda: no_daemon.waiting())
+        assert granted == []
+        holder.kill()
+        thread.join(20)
+        assert granted == [True]
+
+
+def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
+    code = """
+from stageload_client import Job
+with Job("inner") as job, job.stage("s", memory="1M"):
+    print(job.joined, job.client_id)
+"""
+    result = subprocess.run(
+        [BIN / "stageloadctl", "guard", "--name", "outer", "--", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.stdout.split() == ["True", "1"], result.stderr
+
+
+def test_a_child_of_a_fork_leaves_its_parents_job_alone(daemon: Daemon) -> None:
+    with Job("render") as job, job.stage("decode", memory="1M") as lease:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            said = []
+            for use in (lambda: job.report(x=1), lambda: Job("own").start(), lease.acquire):
+                try:
+                    use()
+                    said.append("no error")
+                except Forked:
+                    said.append("Forked")
+                except StageloadError as error:
+                    said.append(error.reason)
+            lease.release()
+            job.close()
+            os.write(write, " ".join(said).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            assert pipe.read() == "Forked Forked WRONG_STATE"
+        assert os.waitpid(pid, 0)[1] == 0
+        # The parent's goes on.
+        assert job.report(x=2)
+        eventually(lambda: daemon.leases("render") == ["decode"])
+        with job.stage("more", memory="1M", timeout=10):
+            pass
+
+
+def _square(x: int) -> int:
+    return x * x
+
+
+def test_workers_of_multiprocessing_that_are_forked_live_and_end(daemon: Daemon) -> None:
+    context = multiprocessing.get_context("fork")
+    with Job("render") as job:
+        for _ in range(3):
+            with context.Pool(2) as pool:
+                assert pool.map(_square, range(50)) == [x * x for x in range(50)]
+            with job.stage("s", memory="1M", timeout=10):
+                pass
+
+
+def test_a_child_that_leaves_as_python_does_ends(daemon: Daemon) -> None:
+    program = daemon.run("""
+import os, sys
+from stageload_client import Job
+with Job("parent") as job:
+    pid = os.fork()
+    if pid == 0:
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    print(job.report(x=1))
+""")
+    assert program.line() == "7"
+    assert program.line() == "True"
+    assert program.end()[0] == 0
+
+
+def test_a_job_that_nobody_closes_ends_with_the_program(daemon: Daemon) -> None:
+    begin = time.monotonic()
+    program = daemon.run("""
+from stageload_client import Job
+job = Job("careless").start()
+job.stage("decode", memory="1M").acquire()
+print("ready")
+""")
+    assert program.line() == "ready"
+    code, _, err = program.end()
+    assert (code, err) == (0, "")
+    assert time.monotonic() - begin < 10
+    eventually(lambda: "careless" not in daemon.clients(), within=1)
+
+
+def test_a_job_can_be_interrupted_while_a_stage_waits(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            job.stage("decode", memory="100M").acquire()
+        assert daemon_waits_for_nobody(no_daemon)
+
+
+def _switches(pid: int) -> dict[str, tuple[str, int]]:
+    threads = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        lines = (task / "status").read_text().splitlines()
+        count = sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+        threads[task.name] = ((task / "comm").read_text().strip(), count)
+    return threads
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts in /proc")
+def test_an_idle_job_waits_and_polls_nothing(daemon: Daemon) -> None:
+    program = daemon.run("""
+import time
+from stageload_client import Job
+with Job("idle") as job, job.stage("held", memory="1M"):
+    print("holds")
+    time.sleep(600)
+""")
+    assert program.line() == "holds"
+    time.sleep(1.5)  # until all that a start brings is over
+    before = _switches(program.pid)
+    time.sleep(4)
+    after = _switches(program.pid)
+    moved = {
+        f"{name} {task}": count - before.get(task, ("", 0))[1]
+        for task, (name, count) in after.items()
+        if count != before.get(task, ("", 0))[1]
+    }
+    print(
+        f"an idle job's {len(after)} threads switched {sum(moved.values())} times in 4 s: {moved}"
+    )
+    # gRPC's timers look at the clock about once a second.
+    assert sum(moved.values()) <= 8, moved
+
+
+def test_the_package_has_the_version_of_the_programs() -> None:
+    version = subprocess.run(
+        [BIN / "stageloadctl", "--version"], capture_output=True, text=True, check=True
+    )
+    assert stageload_client.__version__ in version.stdout
