@@ -12,7 +12,6 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import BIN, Daemon, eventually
@@ -236,11 +235,12 @@ def test_what_a_gpus_driver_holds_is_told_by_itself(
         def get_cache_memory() -> int:
             return 12
 
-    monkeypatch.setitem(sys.modules, "torch", Torch)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "mlx.core", Mlx)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    monkeypatch.setitem(sys.modules, "mlx.core", Mlx)
 
     def told() -> dict[str, float]:
-        return {g["name"]: g["value"] for g in daemon.clients()["render"].get("gauges", [])}
+        gauges = daemon.clients().get("render", {}).get("gauges", [])
+        return {gauge["name"]: gauge["value"] for gauge in gauges}
 
     with Job("render") as job, job.stage("decode", memory="1M"):
         eventually(lambda: told().get("mps_driver_bytes") == 7 << 30)
@@ -471,27 +471,24 @@ def test_after_a_restart_of_the_daemon_it_registers_again_with_what_it_holds(
 def test_a_stage_that_waits_goes_on_waiting_with_the_next_daemon(no_daemon: Daemon) -> None:
     no_daemon.config(POOL)
     no_daemon.start()
+    # Two programs, since one that this process starts would join a Job of this process.
     holder = no_daemon.run(HOLDER, "holder", "100M")
     assert holder.line() == "holds"
-    with Job("second") as job:
-        waits: list[Waiting] = []
-        granted: list[Any] = []
-
-        def wait() -> None:
-            with job.stage("decode", memory="100M", on_wait=waits.append) as lease:
-                granted.append(lease.managed)
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        eventually(lambda: waits)
-        no_daemon.kill()
-        no_daemon.start()
-        eventually(lambda: {"holder", "second"} <= set(no_daemon.clients()))
-        eventually(lambda: no_daemon.waiting())
-        assert granted == []
-        holder.kill()
-        thread.join(20)
-        assert granted == [True]
+    second = no_daemon.run("""
+from stageload_client import Job
+with Job("second") as job:
+    with job.stage("decode", memory="100M", on_wait=lambda w: print(w.blockers[0].kind)) as lease:
+        print("granted", lease.managed)
+""")
+    assert second.line() == "MEMORY"
+    no_daemon.kill()
+    no_daemon.start()
+    eventually(lambda: {"holder", "second"} <= set(no_daemon.clients()))
+    said = eventually(lambda: second.line() == "MEMORY")  # maybe after RETURNING
+    assert said
+    holder.kill()
+    eventually(lambda: second.line() == "granted True")
+    assert second.end()[0] == 0
 
 
 def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
@@ -597,12 +594,17 @@ def test_a_job_can_be_interrupted_while_a_stage_waits(no_daemon: Daemon) -> None
 
 
 def _switches(pid: int) -> dict[str, tuple[str, int]]:
+    """Of each thread so far."""
     threads = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         lines = (task / "status").read_text().splitlines()
         count = sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
         threads[task.name] = ((task / "comm").read_text().strip(), count)
     return threads
+
+
+# gRPC's own look at the clock about once a second each, whatever there is to do.
+OF_GRPC = ("grpc", "event_engine", "lifeguard", "timer", "default-exec", "resolver-exec")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts in /proc")
@@ -618,21 +620,22 @@ with Job("idle") as job, job.stage("held", memory="1M"):
     time.sleep(1.5)  # until all that a start brings is over
     before = _switches(program.pid)
     time.sleep(4)
+    ours = of_grpc = 0
     after = _switches(program.pid)
-    moved = {
-        f"{name} {task}": count - before.get(task, ("", 0))[1]
-        for task, (name, count) in after.items()
-        if count != before.get(task, ("", 0))[1]
-    }
+    for task, (name, count) in after.items():
+        more = count - before.get(task, (name, 0))[1]
+        if name.startswith(OF_GRPC):
+            of_grpc += more
+        else:
+            ours += more
     print(
-        f"an idle job's {len(after)} threads switched {sum(moved.values())} times in 4 s: {moved}"
+        f"an idle job's {len(after)} threads: ours switched {ours} times in 4 s, gRPC's {of_grpc}"
     )
-    # gRPC's timers look at the clock about once a second.
-    assert sum(moved.values()) <= 8, moved
+    assert ours == 0, after
 
 
 def test_the_package_has_the_version_of_the_programs() -> None:
     version = subprocess.run(
-        [BIN / "stageloadctl", "--version"], capture_output=True, text=True, check=True
+        [BIN / "stageloadctl", "version"], capture_output=True, text=True, check=True
     )
     assert stageload_client.__version__ in version.stdout

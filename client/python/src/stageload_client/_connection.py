@@ -6,8 +6,11 @@ Runs on the library's thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 import socket as sockets
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -85,12 +88,18 @@ def _cancelled() -> CallFailed:
     return CallFailed("CANCELLED", "the call was cancelled")
 
 
+def _closed() -> CallFailed:
+    return CallFailed("UNAVAILABLE", "the connection to the daemon has been closed")
+
+
 async def unary(method: Any, request: Any, timeout: float) -> Any:
     """Its answer, or CallFailed. No task of this library is ever cancelled, so it is the call."""
     import grpc
 
     try:
         return await method(request, timeout=timeout)
+    except grpc.aio.UsageError:
+        raise _closed() from None
     except grpc.aio.AioRpcError as error:
         raise _failure(error) from None
     except asyncio.CancelledError:
@@ -100,8 +109,13 @@ async def unary(method: Any, request: Any, timeout: float) -> Any:
 class Stream:
     """Answers of one call, until there are no more."""
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    def __init__(self, method: Any, request: Any, timeout: float | None = None) -> None:
+        import grpc
+
+        try:
+            self._call = method(request, timeout=timeout)
+        except grpc.aio.UsageError:
+            raise _closed() from None
 
     async def read(self) -> Any:
         """None at a good end; CallFailed at any other."""
@@ -156,17 +170,33 @@ def listens(path: str) -> bool:
     return True
 
 
-def _open(path: str) -> Any:
-    import grpc
+@contextlib.contextmanager
+def _without_fork_support() -> Iterator[None]:
+    """gRPC's own way to live through a fork crashes children now and then (1.85, epoll1), and
+    nothing here is used in one. It looks at this variable once, before its first channel."""
+    name = "GRPC_ENABLE_FORK_SUPPORT"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
 
-    options = [
-        # Channels to one socket would share a connection, and with it the pause after a failure.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.default_authority", "localhost"),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.max_receive_message_length", -1),
-    ]
-    return grpc.aio.insecure_channel("unix:" + quote(path), options=options)
+
+def _open(path: str) -> Any:
+    with _without_fork_support():
+        import grpc
+
+        options = [
+            # Channels to one socket would share a connection, and the pause after a failure.
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.default_authority", "localhost"),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", -1),
+        ]
+        return grpc.aio.insecure_channel("unix:" + quote(path), options=options)
 
 
 async def connect(options: ConnectOptions) -> Connection:

@@ -216,8 +216,8 @@ class Session:
             return
 
     async def _register(self, connection: Connection) -> Link:
-        stream = Stream(connection.calls.register(self._request))
         try:
+            stream = Stream(connection.calls.register, self._request)
             first = await stream.read()
             if first is None or not first.HasField("registered"):
                 raise CallFailed("INTERNAL", "the daemon's first word is not the client's id")
@@ -430,7 +430,7 @@ class Session:
         if request.HasField("start_timeout_ns"):
             timeout = request.start_timeout_ns / 1e9 + _LATE
         ask.answered = False
-        ask.stream = Stream(link.connection.calls.acquire(request, timeout=timeout))
+        ask.stream = Stream(link.connection.calls.acquire, request, timeout)
         try:
             granted = await self._read_grant(ask, ask.stream)
         except CallFailed as error:

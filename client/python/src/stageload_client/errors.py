@@ -29,7 +29,7 @@ class Waiting:
     position: int  #: its place among the leases that wait, from 1
 
     def __str__(self) -> str:
-        return "; ".join(blocker.text for blocker in self.blockers)
+        return "; ".join(f"{blocker.kind}: {blocker.text}" for blocker in self.blockers)
 
 
 class StageloadError(Exception):
