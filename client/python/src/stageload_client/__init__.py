@@ -25,6 +25,7 @@ from .job import (
     Suspension,
     active_job,
 )
+from .meter import MemoryMeter
 
 __version__ = "0.2.0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "Job",
     "JobEvent",
     "Lease",
+    "MemoryMeter",
     "NeverFits",
     "NoDaemon",
     "NoDaemonWarning",

@@ -1,0 +1,394 @@
+"""Records this process's memory, and what it does, into a file.
+
+    with MemoryMeter("run.trace.jsonl") as meter:
+        meter.stage("decode")
+        ...
+    print(meter.summary()["peak_footprint"])
+
+The file is a trace as `stageloadctl record` writes it, and `summary`, `plot` and `simulate` read
+it; each line is in the file as soon as it is written. The daemon samples the process and its
+descendants from outside, so a program that holds the interpreter's lock leaves no gap.
+
+Threads: all calls may be made from any thread. fork: as with Job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import threading
+from typing import Any, Union
+
+from ._clock import awake_ns
+from ._connection import (
+    CallFailed,
+    Connection,
+    Search,
+    Stream,
+    connect,
+    is_gone,
+    options_for,
+    to_public,
+)
+from ._loop import library
+from ._trace import TraceWriter, read_trace, summarise, to_hundredth, to_millisecond
+from ._wire import telemetry_service_pb2 as telemetry
+from .errors import Forked, NoDaemon, StageloadError
+from .units import Duration, parse_duration
+
+#: A field of a trace's first line.
+TraceField = Union[bool, int, float, str]
+
+_SHORTEST, _LONGEST = 0.02, 3600.0
+# A daemon that refuses to sample is not asked again at once.
+_REFUSED_PAUSE = 5.0
+_FIRST_SAMPLE_WITHIN = 5.0
+_CATCHES_UP_WITHIN = 1.0
+_LONGEST_TEXT = 256
+
+
+class MemoryMeter:
+    """path: the file, which is made or emptied.
+    interval: from one sample to the next, from 20 ms to 1 h.
+    fields: more for the file's first line, such as {"model": "Qwen-Image"}.
+    socket, autostart: as of Job.
+    require: without a daemon there is nobody who samples, so NoDaemon is raised. With False the
+        file has the program's own events only, until a daemon is there.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        interval: Duration = 0.5,
+        *,
+        fields: dict[str, TraceField] | None = None,
+        socket: str | None = None,
+        autostart: bool = True,
+        require: bool = True,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._interval = parse_duration(interval)
+        if not _SHORTEST <= self._interval <= _LONGEST:
+            raise ValueError(f"a meter's interval is from 20ms to 1h, not {interval}")
+        self._fields = dict(fields or {})
+        for taken in ("type", "utc", "interval"):
+            if taken in self._fields:
+                raise ValueError(f'fields: "{taken}" is a name of the format\'s own')
+        self._options = options_for(socket, autostart)
+        self._connect = self._options
+        self._require = require
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # of the writer
+        self._writer: TraceWriter | None = None
+        self._begin_ns = 0
+        self._last_t = 0.0
+        self._started = False
+        self.closed = False
+        # On the library's thread:
+        self._connection: Connection | None = None
+        self._stream: Stream | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._begun: asyncio.Event | None = None
+        self._end: asyncio.Event | None = None
+
+    # ---- Its life ----
+
+    def start(self) -> MemoryMeter:
+        """What entering the `with` does: makes the file, and waits for the first sample."""
+        self._check_start()
+        library().run(self._start())
+        library().close_at_exit(id(self), self._close)
+        return self
+
+    async def start_async(self) -> MemoryMeter:
+        self._check_start()
+        await library().run_async(self._start())
+        library().close_at_exit(id(self), self._close)
+        return self
+
+    def close(self) -> None:
+        """Writes the last line. No sample comes after it."""
+        if self._may_close():
+            library().closed(id(self))
+            library().run(self._close())
+
+    async def close_async(self) -> None:
+        if self._may_close():
+            library().closed(id(self))
+            await library().run_async(self._close())
+
+    def __enter__(self) -> MemoryMeter:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> MemoryMeter:
+        return await self.start_async()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
+
+    def _check_start(self) -> None:
+        if self._in_child():
+            raise Forked("this MemoryMeter")
+        if self._started:
+            raise StageloadError(
+                "a MemoryMeter is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
+            )
+        self._started = True
+
+    def _may_close(self) -> bool:
+        return self._started and not self.closed and not self._in_child()
+
+    def _in_child(self) -> bool:
+        return os.getpid() != self._pid
+
+    # ---- What the program says ----
+
+    def mark(self, note: str) -> None:
+        """A note. In the file when it returns; OSError when it is not, as on a full disk."""
+        self._event({"kind": "mark", "note": _text("note", note)})
+
+    def stage(self, name: str) -> None:
+        """A new stage begins."""
+        self._event({"kind": "stage", "stage": _text("stage", name)})
+
+    def load(
+        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+    ) -> None:
+        """`name` was loaded: how many bytes, and how long it took."""
+        self._event(_sized("load", name, nbytes, seconds, stage, note))
+
+    def reload(
+        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+    ) -> None:
+        self._event(_sized("reload", name, nbytes, seconds, stage, note))
+
+    def release(
+        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+    ) -> None:
+        self._event(_sized("release", name, nbytes, seconds, stage, note))
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the file so far, as `stageloadctl summary --json` has them."""
+        if self._started and not self.closed and not self._in_child():
+            library().run(self._catch_up())
+        return summarise(read_trace(self.path))
+
+    # ---- The file ----
+
+    def _begin_file(self) -> None:
+        self._writer = TraceWriter(self.path)
+        self._begin_ns = awake_ns()
+        from . import __version__
+
+        now = datetime.datetime.now(datetime.timezone.utc)
+        line: dict[str, Any] = {
+            "type": "start",
+            "utc": now.isoformat(timespec="milliseconds"),
+            "interval": self._interval,
+            "stageload": __version__,
+            "pid": os.getpid(),
+        }
+        for name, value in self._fields.items():
+            line.setdefault(name, value)
+        self._writer.write(line)
+
+    def _seconds(self) -> float:
+        return (awake_ns() - self._begin_ns) / 1e9
+
+    def _event(self, event: dict[str, Any], t: float | None = None) -> None:
+        if self._in_child():
+            raise Forked("this MemoryMeter")
+        with self._lock:
+            if self._writer is None or self.closed:
+                raise StageloadError(
+                    "the meter is not running", code="FAILED_PRECONDITION", reason="WRONG_STATE"
+                )
+            line = {"type": "event", **event}
+            line["t"] = to_millisecond(self._seconds() if t is None else t)
+            self._writer.write(line)
+
+    def _try_write(self, line: dict[str, Any]) -> None:
+        """What cannot be written of the samples is left out: the disk may have room at the next."""
+        try:
+            if self._writer is not None:
+                self._writer.write(line)
+        except OSError:
+            pass
+
+    def _add(self, answer: telemetry.WatchProcessResponse) -> None:
+        with self._lock:
+            if self.closed:
+                return
+            sample = answer.sample if answer.HasField("sample") else None
+            for event in answer.events:
+                t = self._seconds() if sample is None else self._time_of(event, sample)
+                self._try_write(_event_line(event, t))
+            if answer.dropped > 0:
+                note = f"{answer.dropped} samples were left out: this program was too slow"
+                t = to_millisecond(self._last_t)
+                self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
+            if sample is not None:
+                self._last_t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
+                self._try_write(_sample_line(sample, self._last_t))
+
+    def _time_of(self, event: telemetry.Event, sample: telemetry.ProcessSample) -> float:
+        t = (sample.awake_ns - self._begin_ns) / 1e9
+        before = (sample.time_ns - event.time_ns) / 1e9
+        return max(min(t - before, t), self._last_t)
+
+    # ---- On the library's thread ----
+
+    async def _start(self) -> None:
+        self._begun, self._end = asyncio.Event(), asyncio.Event()
+        try:
+            self._connection = await connect(self._connect)
+        except (CallFailed, NoDaemon) as error:
+            if self._require or not is_gone(error):
+                raise to_public(error) from None
+        self._begin_file()
+        sampled = self._connection is not None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        if sampled:
+            # From the first sample on the daemon knows of the recording, and marks go into it.
+            await _wait(self._begun, _FIRST_SAMPLE_WITHIN)
+
+    async def _close(self) -> None:
+        if self._end is None or self._end.is_set():
+            return
+        await self._catch_up()
+        self._end.set()
+        if self._stream is not None:
+            self._stream.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=1.0)
+        with self._lock:
+            self.closed = True
+            self._try_write({"type": "end"})
+            if self._writer is not None:
+                self._writer.close()
+
+    async def _catch_up(self) -> None:
+        """Until what the daemon has sampled is in the file, which this thread could not write while
+        the program held the interpreter's lock."""
+        now, until = awake_ns(), awake_ns() + round(_CATCHES_UP_WITHIN * 1e9)
+        while self._stream is not None and awake_ns() < until:
+            behind = (now - self._begin_ns) / 1e9 - self._last_t
+            if behind < self._interval + 0.05:
+                return
+            await asyncio.sleep(0.01)
+
+    async def _run(self) -> None:
+        assert self._end is not None
+        search: Search | None = None
+        while not self._end.is_set():
+            if self._connection is None:
+                search = search or Search(self._connect)
+                try:
+                    self._connection = await search.look()
+                except (CallFailed, NoDaemon):
+                    await _wait(self._end, search.pause)
+                    continue
+            search = None
+            self._connect = self._options
+            failed = await self._read_samples(self._connection)
+            await self._connection.close()
+            self._connection = None
+            if failed is not None and failed.went_away:
+                continue
+            # One that leaves because it was told to is not started again.
+            self._connect = self._connect.without_start()
+            if failed is None or not is_gone(failed):
+                await _wait(self._end, _REFUSED_PAUSE)
+
+    async def _read_samples(self, connection: Connection) -> CallFailed | None:
+        assert self._end is not None
+        assert self._begun is not None
+        request = telemetry.WatchProcessRequest(interval_ns=round(self._interval * 1e9))
+        try:
+            self._stream = Stream(connection.calls.watch_process, request)
+            while not self._end.is_set():
+                answer = await self._stream.read()
+                if answer is None:
+                    break
+                self._add(answer)
+                if answer.HasField("sample"):
+                    self._begun.set()
+        except CallFailed as error:
+            return error
+        finally:
+            self._begun.set()
+            self._stream = None
+        return None
+
+
+async def _wait(event: asyncio.Event, timeout: float) -> None:
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout)
+
+
+def _text(field: str, text: str) -> str:
+    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
+        raise ValueError(f"{field}: holds a control character")
+    if len(text.encode()) > _LONGEST_TEXT:
+        raise ValueError(f"{field}: longer than {_LONGEST_TEXT} bytes")
+    return text
+
+
+def _sized(
+    kind: str, name: str, nbytes: int, seconds: float, stage: str, note: str
+) -> dict[str, Any]:
+    if nbytes < 0 or not 0 <= seconds < float("inf"):
+        raise ValueError(f'{kind} of "{name}": {nbytes} bytes in {seconds} s cannot be')
+    event: dict[str, Any] = {"kind": kind}
+    if stage:
+        event["stage"] = _text("stage", stage)
+    event.update(name=_text("name", name), nbytes=nbytes, seconds=to_millisecond(seconds))
+    if note:
+        event["note"] = _text("note", note)
+    return event
+
+
+def _sample_line(sample: telemetry.ProcessSample, t: float) -> dict[str, Any]:
+    line: dict[str, Any] = {"type": "sample", "t": to_millisecond(t)}
+    host = sample.host
+    if sample.HasField("footprint_bytes"):
+        line["footprint"] = sample.footprint_bytes
+    if host.HasField("swap_used_bytes"):
+        line["swap_used"] = host.swap_used_bytes
+    if host.HasField("level_percent"):
+        line["level"] = to_hundredth(host.level_percent)
+    if host.HasField("available_bytes"):
+        line["available"] = host.available_bytes
+    if sample.HasField("swapped_bytes"):
+        line["swapped"] = sample.swapped_bytes
+    line["processes"] = sample.processes
+    if sample.HasField("charge_bytes"):
+        line["charge"] = sample.charge_bytes
+    return line
+
+
+def _event_line(event: telemetry.Event, t: float) -> dict[str, Any]:
+    line: dict[str, Any] = {"type": "event"}
+    if event.HasField("mark"):
+        mark = event.mark
+        line["kind"] = mark.kind
+        for name in ("stage", "name"):
+            if getattr(mark, name):
+                line[name] = getattr(mark, name)
+        if mark.HasField("nbytes"):
+            line["nbytes"] = mark.nbytes
+        if mark.HasField("seconds"):
+            line["seconds"] = to_millisecond(mark.seconds)
+        if mark.note:
+            line["note"] = mark.note
+    else:
+        line.update(kind="mark", note=event.text or event.kind)
+    line["t"] = to_millisecond(t)
+    if not event.HasField("mark"):
+        line["event"] = event.kind
+    return line

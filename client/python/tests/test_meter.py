@@ -1,0 +1,268 @@
+"""Recordings of this process, and their figures beside those of stageloadctl."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+
+from stageload_client import Job, MemoryMeter, NoDaemon, StageloadError
+from stageload_client._trace import read_trace, summarise
+
+
+def lines(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == kind]
+
+
+def hold_the_interpreter(seconds: int) -> None:
+    """A call of C that does not let go of the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def test_a_meter_around_code_that_holds_the_interpreter_lock_has_no_gap(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """3 s with the lock held, no gap longer than two intervals."""
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, interval=0.1) as meter:
+        meter.stage("held")
+        hold_the_interpreter(3)
+        meter.mark("let go")
+    times = [sample["t"] for sample in lines(path, "sample")]
+    gaps = [after - before for before, after in zip(times, times[1:])]
+    marks = {line.get("note", line.get("stage")): line["t"] for line in lines(path, "event")}
+    held = [t for t in times if marks["held"] <= t <= marks["let go"]]
+    assert times[-1] >= marks["let go"] - 0.2
+    print(
+        f"{len(held)} samples in 3 s with the lock held, one each 100 ms; "
+        f"the longest gap {max(gaps) * 1000:.0f} ms"
+    )
+    assert len(held) >= 25
+    assert max(gaps) <= 0.2
+
+
+def test_the_trace_is_read_by_stageloadctl_with_the_same_numbers(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, interval=0.05, fields={"model": "Quatsch-Ü", "seed": 7}) as meter:
+        meter.stage("load")
+        weights = bytearray(64 << 20)
+        meter.load("weights", len(weights), 0.1234567)
+        meter.load("vae", 10, 0.1, note="outside_stage")
+        hold_the_interpreter(1)
+        meter.stage("run")
+        del weights
+        meter.release("weights", 64 << 20, 0.001)
+        meter.mark("an end with ümlauts")
+        hold_the_interpreter(1)
+    ours = meter.summary()
+    theirs = json.loads(daemon.ctl("summary", "--json", str(path)).stdout)
+    assert ours == theirs
+    print(
+        f"{ours['samples']} samples, peak {ours['peak_footprint']}, true peak {ours['true_peak']}, "
+        f"{[(s['stage'], s['seconds'], s['peak_footprint']) for s in ours['stages']]}: the same"
+    )
+    assert ours["ended"]
+    assert ours["notes"] == []
+    assert ours["meta"]["model"] == "Quatsch-Ü"
+    assert [stage["stage"] for stage in ours["stages"]] == ["setup", "load", "run"]
+    assert ours["stages"][1]["peak_footprint"] - ours["stages"][2]["peak_footprint"] > -(64 << 20)
+    assert ours["peak_footprint"] > 64 << 20
+    assert ours["outside_stage"] == ["vae"]
+    assert ours["releases"] == {"count": 1, "bytes": 64 << 20}
+
+
+def some_trace(seed: int) -> str:
+    """Lines as they may come: in any order, with values missing, cut."""
+    dice = random.Random(seed)
+    made: list[dict[str, Any]] = []
+    if dice.random() < 0.9:
+        made.append({"type": "start", "utc": "2026-01-02T03:04:05+00:00", "interval": 0.5, "x": 1})
+    t = 0.0
+    for _ in range(dice.randint(1, 40)):
+        t = round(t + dice.choice([0.5, 0.5, 0.481, 3.2, 75.5, 0.0]), 3)
+        sample: dict[str, Any] = {"type": "sample", "t": t}
+        for name, top in (("footprint", 1 << 36), ("swap_used", 1 << 34), ("available", 1 << 35)):
+            if dice.random() < 0.9:
+                sample[name] = dice.choice([dice.randint(0, top), None])
+        if dice.random() < 0.9:
+            sample["level"] = round(dice.uniform(0, 100), 2)
+        made.append(sample)
+        if dice.random() < 0.3:
+            at = round(t + dice.uniform(-2, 2), 3)
+            kind = dice.choice(["stage", "load", "reload", "release", "mark", "other"])
+            event: dict[str, Any] = {"type": "event", "kind": kind, "t": at}
+            if kind == "stage":
+                event["stage"] = dice.choice("abc")
+            elif kind != "mark":
+                event.update(name=dice.choice("xyz"), nbytes=dice.randint(0, 1 << 33))
+                event["seconds"] = dice.uniform(0, 9)
+                event["note"] = dice.choice(["", "outside_stage"])
+            made.append(event)
+    if dice.random() < 0.3:
+        dice.shuffle(made)
+    if dice.random() < 0.7:
+        made.append({"type": "end"})
+    text = "\n".join(json.dumps(line) for line in made) + "\n"
+    return text[:-5] if dice.random() < 0.2 else text
+
+
+def test_any_trace_has_the_same_figures_here_as_in_stageloadctl(
+    no_daemon: Daemon, tmp_path: Path
+) -> None:
+    paths = []
+    for seed in range(120):
+        path = tmp_path / f"{seed}.jsonl"
+        path.write_text(some_trace(seed))
+        paths.append(str(path))
+    theirs = json.loads(no_daemon.ctl("summary", "--json", *paths).stdout)
+    assert len(theirs) == len(paths)
+    for path_text, summary in zip(paths, theirs):
+        assert summarise(read_trace(path_text)) == summary, path_text
+
+
+def test_the_recordings_of_a_mac_have_the_same_figures_here_as_in_stageloadctl(
+    no_daemon: Daemon,
+) -> None:
+    folder = Path(__file__).resolve().parents[4] / "shared" / "traces"
+    paths = sorted(str(path) for path in folder.glob("*.jsonl"))
+    if not paths:
+        pytest.skip("no recordings beside this checkout")
+    for path in paths:
+        theirs = json.loads(no_daemon.ctl("summary", "--json", path).stdout)
+        assert summarise(read_trace(path)) == theirs
+
+
+def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    for text, wrong in (
+        ('{"type":"sample","t":0}\nnonsense\n{"type":"end"}\n', ":2: no JSON"),
+        ('{"type":"sample","t":0,"footprint":-1}\n{"type":"end"}\n', ':1: "footprint" is -1'),
+        ('{"type":"start"}\n{"type":"start"}\n{"type":"end"}\n', ":2: a second"),
+        ("", "the file is empty"),
+        ('{"type":"start"}\n', "no sample in 1"),
+    ):
+        path.write_text(text)
+        with pytest.raises(StageloadError, match=wrong):
+            read_trace(str(path))
+
+
+def test_marks_of_a_job_come_into_the_recording(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, interval=0.05), Job("render") as job:
+        with job.stage("decode", memory="1M"):
+            job.mark("checkpoint")
+
+        def marked() -> bool:
+            events = lines(path, "event")
+            return any(e.get("note") == "checkpoint" for e in events) and any(
+                e["kind"] == "stage" and e["stage"] == "decode" for e in events
+            )
+
+        eventually(marked)
+
+
+def test_the_recording_goes_on_with_the_next_daemon(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, interval=0.05) as meter:
+        meter.mark("before")
+        daemon.kill()
+        before = len(lines(path, "sample"))
+        meter.mark("nobody samples")
+        daemon.start()
+        eventually(lambda: len(lines(path, "sample")) > before + 3)
+    assert meter.summary()["ended"]
+
+
+def test_without_a_daemon_it_is_an_error_or_a_file_of_marks(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with pytest.raises(NoDaemon):
+        MemoryMeter(path).start()
+    assert not path.exists()
+    with MemoryMeter(path, require=False) as meter:
+        meter.mark("alone")
+    assert [e["note"] for e in lines(path, "event")] == ["alone"]
+    with pytest.raises(StageloadError, match="not running"):
+        meter.mark("late")
+
+
+def test_a_killed_program_leaves_all_but_its_last_moment(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(
+        """
+import sys, time
+from stageload_client import MemoryMeter
+meter = MemoryMeter(sys.argv[1], interval=0.05).start()
+meter.stage("run")
+print("runs")
+time.sleep(600)
+""",
+        str(path),
+    )
+    assert program.line() == "runs"
+    eventually(lambda: len(lines(path, "sample")) > 5)
+    program.kill()
+    summary = summarise(read_trace(str(path)))
+    assert not summary["ended"]
+    assert summary["stages"][-1]["stage"] == "run"
+
+
+def test_a_meter_that_nobody_closes_is_ended_with_the_program(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(
+        "import sys\nfrom stageload_client import MemoryMeter\nMemoryMeter(sys.argv[1]).start()\n",
+        str(path),
+    )
+    assert program.end() == (0, "", "")
+    assert summarise(read_trace(str(path)))["ended"]
+
+
+def test_a_full_disk_is_an_error_of_the_mark_and_none_of_the_samples(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(
+        """
+import resource, signal, sys, time
+from stageload_client import MemoryMeter
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with MemoryMeter(sys.argv[1], interval=0.02) as meter:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    time.sleep(0.5)
+    try:
+        for _ in range(50):
+            meter.mark("x" * 200)
+    except OSError as error:
+        print(type(error).__name__, error.errno)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    meter.mark("room again")
+    time.sleep(0.2)
+""",
+        str(path),
+    )
+    assert program.line() == "OSError 27"
+    assert program.end()[0] == 0
+    marks = [e["note"] for e in lines(path, "event")]
+    assert marks[-1] == "room again"
+    assert summarise(read_trace(str(path)))["ended"]
+
+
+def test_a_meter_in_a_coroutine(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    async def run() -> None:
+        async with MemoryMeter(path, interval=0.05) as meter:
+            meter.stage("decode")
+            await asyncio.sleep(0.2)
+
+    asyncio.run(run())
+    assert len(lines(path, "sample")) > 2
