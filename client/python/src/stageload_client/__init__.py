@@ -26,6 +26,16 @@ from .job import (
     active_job,
 )
 from .meter import MemoryMeter
+from .pipeline import Watched, on_call, watch_pipeline
+from .release import (
+    ReleaseStats,
+    StillHeldWarning,
+    empty_caches,
+    is_released,
+    module_size,
+    release,
+)
+from .staged import Model, StagedModels, safetensors_size
 
 __version__ = "0.2.0"
 
@@ -37,15 +47,27 @@ __all__ = [
     "JobEvent",
     "Lease",
     "MemoryMeter",
+    "Model",
     "NeverFits",
     "NoDaemon",
     "NoDaemonWarning",
     "NoRoom",
     "PressureChange",
+    "ReleaseStats",
     "ReleasedModuleError",
+    "StagedModels",
     "StageloadError",
+    "StillHeldWarning",
     "StopRequested",
     "Suspension",
     "Waiting",
+    "Watched",
     "active_job",
+    "empty_caches",
+    "is_released",
+    "module_size",
+    "on_call",
+    "release",
+    "safetensors_size",
+    "watch_pipeline",
 ]

@@ -506,6 +506,19 @@ class Session:
             raise to_public(error) from None
         return True
 
+    async def snapshot(self) -> telemetry_service_pb2.Frame | None:
+        """The newest frame; None without a daemon, or before its first."""
+        if self.link is None:
+            return None
+        method = self.link.connection.calls.get_snapshot
+        request = telemetry_service_pb2.GetSnapshotRequest()
+        try:
+            answer = await unary(method, request, _REPORT_TIMEOUT)
+        except CallFailed:
+            return None
+        frame: telemetry_service_pb2.Frame = answer.frame
+        return frame
+
 
 def _closed() -> StageloadError:
     return StageloadError(

@@ -99,24 +99,24 @@ class MemoryMeter:
         """What entering the `with` does: makes the file, and waits for the first sample."""
         self._check_start()
         library().run(self._start())
-        library().close_at_exit(id(self), self._close)
+        self._began()
         return self
 
     async def start_async(self) -> MemoryMeter:
         self._check_start()
         await library().run_async(self._start())
-        library().close_at_exit(id(self), self._close)
+        self._began()
         return self
 
     def close(self) -> None:
         """Writes the last line. No sample comes after it."""
         if self._may_close():
-            library().closed(id(self))
+            self._ends()
             library().run(self._close())
 
     async def close_async(self) -> None:
         if self._may_close():
-            library().closed(id(self))
+            self._ends()
             await library().run_async(self._close())
 
     def __enter__(self) -> MemoryMeter:
@@ -139,6 +139,15 @@ class MemoryMeter:
                 "a MemoryMeter is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
             )
         self._started = True
+
+    def _began(self) -> None:
+        library().close_at_exit(id(self), self._close)
+        _active.append(self)
+
+    def _ends(self) -> None:
+        library().closed(id(self))
+        if self in _active:
+            _active.remove(self)
 
     def _may_close(self) -> bool:
         return self._started and not self.closed and not self._in_child()
@@ -324,6 +333,14 @@ class MemoryMeter:
             self._begun.set()
             self._stream = None
         return None
+
+
+# Those of this process that are started and not closed.
+_active: list[MemoryMeter] = []
+
+
+def active_meters() -> list[MemoryMeter]:
+    return [meter for meter in _active if not meter._in_child()]
 
 
 async def _wait(event: asyncio.Event, timeout: float) -> None:

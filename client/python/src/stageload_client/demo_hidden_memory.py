@@ -1,0 +1,136 @@
+"""Shows memory that no footprint shows: python -m stageload_client.demo_hidden_memory [--gib 4]
+
+A tensor is made on MPS, moved "to the CPU", touched and freed. After each step it prints the process's
+footprint, what the GPU's driver holds, the machine's level and its swap, as the daemon reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from typing import Any, Callable
+
+from ._gauges import device_gauges
+from ._loop import library
+from .errors import StageloadError
+from .job import Job
+from .release import empty_caches
+
+_GIB = 1 << 30
+
+
+class _Show:
+    """A line for each step. The daemon's reading is one that is newer than the step."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        print(f"{'step':28} {'footprint':>10} {'driver':>10} {'level':>7} {'swap':>10}")
+
+    def line(self, step: str) -> None:
+        frame = self._frame_after(time.time_ns())
+        mine = [client for client in frame.clients if client.job_id == self._job.client_id]
+        host = frame.host
+        driver = device_gauges().get("mps_driver_bytes")
+        cells = [
+            _gib(mine[0].footprint_bytes if mine and mine[0].HasField("footprint_bytes") else None),
+            _gib(driver),
+            f"{host.level_percent:.0f} %" if host.HasField("level_percent") else "-",
+            _gib(host.swap_used_bytes if host.HasField("swap_used_bytes") else None),
+        ]
+        print(f"{step:28} {cells[0]:>10} {cells[1]:>10} {cells[2]:>7} {cells[3]:>10}", flush=True)
+
+    def _frame_after(self, time_ns: int) -> Any:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            time.sleep(0.25)
+            frame = library().run(self._job._session.snapshot())
+            if frame is not None and frame.time_ns > time_ns:
+                return frame
+        raise StageloadError("the daemon has taken no sample for 10 s", code="UNAVAILABLE")
+
+
+def _gib(nbytes: float | None) -> str:
+    return "-" if nbytes is None else f"{nbytes / _GIB:.2f} GiB"
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        return None
+
+
+def _steps_on_mps(torch: Any, nbytes: int) -> list[tuple[str, Callable[[], None]]]:
+    held: list[Any] = []
+
+    def make() -> None:
+        held.append(torch.full((nbytes // 4,), 1.0, device="mps"))
+        torch.mps.synchronize()
+
+    def park() -> None:
+        held.append(held.pop().to("cpu"))
+        empty_caches()
+
+    return [
+        ("on mps", make),
+        ('after .to("cpu")', park),
+        ("touched on the CPU", lambda: held[0].add_(1.0) and None),
+        ("freed", lambda: (held.clear(), empty_caches()) and None),
+    ]
+
+
+def _steps_on_cpu(torch: Any, nbytes: int) -> list[tuple[str, Callable[[], None]]]:
+    held: list[Any] = []
+
+    def make() -> None:
+        held.append(bytearray(b"\1") * nbytes if torch is None else torch.full((nbytes // 4,), 1.0))
+
+    def park() -> None:
+        if torch is not None:
+            held.append(held.pop().to("cpu"))
+
+    def touch() -> None:
+        if torch is not None:
+            held[0].add_(1.0)
+
+    return [
+        ("on the CPU", make),
+        ('after .to("cpu")', park),
+        ("touched", touch),
+        ("freed", lambda: (held.clear(), empty_caches()) and None),
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m stageload_client.demo_hidden_memory",
+        description="Shows memory of MPS that no footprint shows.",
+    )
+    parser.add_argument("--gib", type=float, default=4.0, help="size of the tensor, in GiB (4)")
+    nbytes = int(parser.parse_args(arguments).gib * _GIB)
+    if nbytes <= 0:
+        parser.error("--gib: above 0")
+    torch = _torch()
+    backend = getattr(getattr(torch, "backends", None), "mps", None)
+    has_mps = bool(backend is not None and backend.is_available() and hasattr(torch, "mps"))
+    if not has_mps:
+        why = "this machine has no MPS" if torch is not None else "there is no torch here"
+        print(f"{why}: the same steps on the CPU, where a footprint hides nothing")
+    steps = (_steps_on_mps if has_mps else _steps_on_cpu)(torch, nbytes)
+    try:
+        with Job("hidden memory", require=True, on_over_budget="warn") as job:
+            show = _Show(job)
+            show.line("start")
+            for step, do in steps:
+                do()
+                show.line(step)
+    except StageloadError as error:
+        print(f"demo_hidden_memory: {error}", file=sys.stderr)
+        return 69 if error.reason == "NO_DAEMON" else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

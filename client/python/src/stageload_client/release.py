@@ -1,0 +1,379 @@
+"""Frees a torch module's memory at once, and makes its later use an error that says so.
+
+    stats = release(pipe.text_encoder, name="text_encoder", stage="encode")
+
+`module.to("cpu")` frees nothing where CPU and GPU share one memory, and `del module` frees only
+what nobody else refers to. release() puts every parameter, buffer and plain tensor attribute of the
+module and its submodules on torch's meta device, so that their memory goes even while the module
+object lives on in a pipeline; then it collects garbage and has the allocators give back what they
+cache.
+
+Threads: nobody may use the module meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from .errors import ReleasedModuleError
+from .job import active_job
+from .meter import active_meters
+from .units import format_size
+
+if TYPE_CHECKING:
+    import torch
+
+#: What keeps its memory: modules, tensors.
+Keep = Union["torch.nn.Module", "torch.Tensor"]
+
+# The attribute of a released module that says so.
+_RELEASED = "_stageload_released"
+
+
+class StillHeldWarning(RuntimeWarning):
+    """Something else refers to tensors of a module that was released."""
+
+
+@dataclass(frozen=True)
+class ReleaseStats:
+    """Bytes of storages, each counted once."""
+
+    nbytes: int  #: freed
+    kept: int  #: left alone, since they are shared with `keep`
+    held: int = 0  #: not freed, since something else refers to them: an optimizer, a graph, a list
+
+
+def release(
+    module: torch.nn.Module,
+    *,
+    name: str | None = None,
+    stage: str | None = None,
+    keep: Iterable[Keep] = (),
+    empty_cache: bool = True,
+) -> ReleaseStats:
+    """name: of the module, in errors and in the trace; its class's by default.
+    stage: at whose end it is released, for the same.
+    keep: modules and tensors whose storages are left alone, also where `module` shares them.
+    empty_cache: have the allocators of MPS, CUDA, MLX and C give back what they cache.
+
+    Tied parameters stay tied; what is released or on meta already is left as it is. Loading weights
+    again (`load_state_dict(..., assign=True)`, or `to_empty` and `load_state_dict`) makes the
+    module usable again. TypeError for what is no module, or a TorchScript one; ValueError for a
+    module under an accelerate hook, which would bring its weights back.
+    """
+    name = name or type(module).__name__
+    _refuse_what_cannot_be(module, name)
+    begin = time.monotonic()
+    compiled = _is_compiled(module)
+    storages, kept = _strip(module, name, stage, _storages_of_all(keep))
+    gc.collect()
+    held = _alive(storages)
+    if held and compiled:
+        # Graphs of earlier releases of torch refer to the parameters that they were made with.
+        sys.modules["torch._dynamo"].reset()
+        gc.collect()
+        held = _alive(storages)
+    if empty_cache:
+        empty_caches()
+    nbytes = sum(size for _, size in storages) - held
+    if held:
+        warnings.warn(
+            f'"{name}": {format_size(held)} of {format_size(nbytes + held)} stay in memory: '
+            "something else refers to them, such as an optimizer, a hook or a variable",
+            StillHeldWarning,
+            stacklevel=2,
+        )
+    _tell(name, stage, nbytes, time.monotonic() - begin)
+    return ReleaseStats(nbytes, kept, held)
+
+
+def is_released(module: torch.nn.Module) -> bool:
+    return _RELEASED in module.__dict__ and _still_on_meta(module)
+
+
+def module_size(module: torch.nn.Module) -> int:
+    """Bytes of all that release() would free, each storage counted once."""
+    sizes: dict[int, int] = {}
+    for owner in module.modules():
+        for _, _, tensor in _tensors_of(owner):
+            for storage in _storages(tensor):
+                sizes[storage._cdata] = _nbytes(storage)
+    return sum(sizes.values())
+
+
+# ---- What a module holds ----
+
+
+def _tensors_of(owner: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
+    """Of this module alone: the dictionary, the key and the tensor."""
+    import torch
+
+    found = []
+    for place in (owner._parameters, owner._buffers, owner.__dict__):
+        for key, value in place.items():
+            if isinstance(value, torch.Tensor) and not torch.nn.parameter.is_lazy(value):
+                found.append((place, key, value))
+    return found
+
+
+def _storages(tensor: Any, with_gradient: bool = True) -> list[Any]:
+    """Untyped ones that hold memory. A tensor of tensors (quantized ones) has several."""
+    import torch
+
+    parts = []
+    if with_gradient and tensor.is_leaf and tensor.grad is not None:
+        parts += _storages(tensor.grad)
+    if hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        for inner in names:
+            parts += _storages(getattr(tensor, inner))
+        return parts
+    if tensor.device.type == "meta" or tensor.layout is not torch.strided:
+        return parts
+    if hasattr(tensor, "untyped_storage"):
+        parts.append(tensor.untyped_storage())
+    else:  # before torch 2.0
+        parts.append(tensor.storage().untyped())
+    return parts
+
+
+def _nbytes(storage: Any) -> int:
+    return int(storage.nbytes())
+
+
+def _storages_of_all(keep: Iterable[Keep]) -> set[int]:
+    import torch
+
+    kept: set[int] = set()
+    for one in [keep] if isinstance(keep, (torch.nn.Module, torch.Tensor)) else keep:
+        if isinstance(one, torch.nn.Module):
+            tensors = [tensor for owner in one.modules() for _, _, tensor in _tensors_of(owner)]
+        elif isinstance(one, torch.Tensor):
+            tensors = [one]
+        else:
+            raise TypeError(f"keep: modules and tensors, not {type(one).__name__}")
+        kept.update(storage._cdata for tensor in tensors for storage in _storages(tensor))
+    return kept
+
+
+# ---- What is refused ----
+
+
+def _refuse_what_cannot_be(module: Any, name: str) -> None:
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"release() is for a torch.nn.Module, not {type(module).__name__}")
+    for path, owner in module.named_modules():
+        where = f"{name}.{path}" if path else name
+        if isinstance(owner, torch.jit.ScriptModule):
+            raise TypeError(
+                f'"{where}" is a TorchScript module, whose weights are out of reach; drop the last '
+                "reference to it instead"
+            )
+        if hasattr(owner, "_hf_hook"):
+            raise ValueError(
+                f'"{where}" has a hook of accelerate that moves its weights; first call '
+                "accelerate.hooks.remove_hook_from_module(module, recurse=True), or do not offload"
+            )
+
+
+def _is_compiled(module: Any) -> bool:
+    if "torch._dynamo" not in sys.modules:
+        return False
+    return any(
+        hasattr(owner, "_orig_mod") or owner.__dict__.get("_compiled_call_impl") is not None
+        for owner in module.modules()
+    )
+
+
+# ---- The release itself ----
+
+
+def _strip(
+    module: Any, name: str, stage: str | None, keep: set[int]
+) -> tuple[list[tuple[Any, int]], int]:
+    """Weak references to the storages that should go, with sizes; and the bytes that are kept.
+    No reference to a tensor outlives this call."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    replaced: dict[int, Any] = {}  # by id, so that what is tied stays so
+    old: list[Any] = []  # as long as ids are compared
+    gone: dict[int, tuple[Any, int]] = {}
+    kept: dict[int, int] = {}
+    stripped: set[int] = set()
+    for owner in module.modules():
+        for place, key, tensor in _tensors_of(owner):
+            storages = _storages(tensor)
+            if any(storage._cdata in keep for storage in storages):
+                kept.update((s._cdata, _nbytes(s)) for s in storages if s._cdata in keep)
+                continue
+            stripped.add(id(owner))
+            for storage in storages:
+                gone[storage._cdata] = (StorageWeakRef(storage), _nbytes(storage))
+            if id(tensor) not in replaced:
+                old.append(tensor)
+                replaced[id(tensor)] = _on_meta(tensor)
+            place[key] = replaced[id(tensor)]
+    _guard(module, name, stage, stripped)
+    return list(gone.values()), sum(kept.values())
+
+
+def _on_meta(tensor: Any) -> Any:
+    import torch
+
+    if type(tensor) is torch.Tensor and tensor.device.type == "meta":
+        return tensor
+    empty = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device="meta")
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(empty, requires_grad=tensor.requires_grad)
+    return empty
+
+
+def _alive(storages: list[tuple[Any, int]]) -> int:
+    return sum(size for weak, size in storages if not weak.expired())
+
+
+# ---- Calls of what was released ----
+
+
+def _guard(module: Any, name: str, stage: str | None, stripped: set[int]) -> None:
+    """The module, and each below it that has lost something, raises from here on."""
+    for path, owner in module.named_modules():
+        if not any(id(part) in stripped for part in owner.modules()):
+            continue
+        before = owner.__dict__.get(_RELEASED)
+        if before:
+            before.handle.remove()
+        forward = before.forward if before else owner.__dict__.get("forward")
+        whole = f"{name}.{path}" if path else name
+        owner.__dict__[_RELEASED] = _Released(owner, whole, stage, forward)
+        owner.__dict__["forward"] = owner.__dict__[_RELEASED]
+        if owner.__dict__.get("_compiled_call_impl") is not None:
+            owner.__dict__["_compiled_call_impl"] = None
+
+
+def _still_on_meta(module: Any) -> bool:
+    return any(
+        tensor.device.type == "meta"
+        for owner in module.modules()
+        for _, _, tensor in _tensors_of(owner)
+    )
+
+
+class _Released:
+    """Stands where the module's forward was, and before all hooks, which may need the weights."""
+
+    def __init__(self, owner: Any, name: str, stage: str | None, forward: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.stage = stage
+        self.forward = forward  # of the instance, where it had one of its own
+        self.handle = owner.register_forward_pre_hook(self.before_call)
+        owner._forward_pre_hooks.move_to_end(self.handle.id, last=False)
+
+    def before_call(self, *_: Any) -> None:
+        if _still_on_meta(self.owner):
+            raise ReleasedModuleError(self.name, self.stage)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.before_call()
+        self.undo()
+        return self.owner.forward(*arguments, **named)
+
+    def undo(self) -> None:
+        """Its weights have been loaded again."""
+        for part in self.owner.modules():
+            mine = part.__dict__.pop(_RELEASED, None)
+            if mine is None:
+                continue
+            mine.handle.remove()
+            if mine.forward is None:
+                part.__dict__.pop("forward", None)
+            else:
+                part.__dict__["forward"] = mine.forward
+
+
+# ---- Allocators ----
+
+
+def empty_caches() -> None:
+    """Has every allocator of the process give back what it holds without need."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        mps = getattr(torch.backends, "mps", None)
+        if mps is not None and mps.is_available() and hasattr(torch, "mps"):
+            torch.mps.synchronize()
+            torch.mps.empty_cache()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+    mlx: Any = sys.modules.get("mlx.core")
+    if mlx is not None and hasattr(mlx, "clear_cache"):
+        mlx.clear_cache()
+    with contextlib.suppress(OSError, AttributeError):
+        c = ctypes.CDLL(None)
+        if sys.platform == "darwin":
+            c.malloc_zone_pressure_relief.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+            c.malloc_zone_pressure_relief(None, 0)
+        else:
+            c.malloc_trim(0)  # glibc keeps what is freed below some 32 MiB
+
+
+def _tell(name: str, stage: str | None, nbytes: int, seconds: float) -> None:
+    tell("release", name, nbytes, seconds, stage)
+
+
+def tell(
+    kind: str, name: str, nbytes: int, seconds: float, stage: str | None, note: str = ""
+) -> None:
+    """A load or a release, to the job of this process, which tells recordings, too; else to its
+    meters. That nobody hears it is no error of who loads."""
+    job = active_job()
+    with contextlib.suppress(Exception):
+        if job is not None and job.mark(
+            note, kind=kind, stage=stage, name=name, nbytes=nbytes, seconds=seconds
+        ):
+            return
+    for meter in active_meters():
+        with contextlib.suppress(Exception):
+            write = {"load": meter.load, "reload": meter.reload, "release": meter.release}[kind]
+            write(name, nbytes, seconds, stage=stage or "", note=note)
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Random generators go on afterwards where they were: a model that is built draws from them,
+    and when it is loaded must not change what comes out."""
+    import random
+
+    import torch
+
+    python = random.getstate()
+    cpu = torch.random.get_rng_state()
+    numpy: Any = sys.modules.get("numpy")
+    drawn = numpy.random.get_state() if numpy is not None else None
+    mps_backend = getattr(torch.backends, "mps", None)
+    mps: Any = getattr(torch, "mps", None)
+    on_mps = mps is not None and mps_backend is not None and mps_backend.is_available()
+    mps_state = mps.get_rng_state() if on_mps else None
+    on_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    cuda_states = torch.cuda.get_rng_state_all() if on_cuda else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        torch.random.set_rng_state(cpu)
+        if drawn is not None:
+            numpy.random.set_state(drawn)
+        if mps_state is not None:
+            mps.set_rng_state(mps_state)
+        if cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)

@@ -1,0 +1,282 @@
+"""Models that are loaded when they are needed and freed when they are not.
+
+    models = StagedModels(
+        {"text_encoder": load_text_encoder,
+         "transformer": Model(load_transformer, files="models/transformer"),
+         "vae": Model(load_vae, memory="2G")},
+        stages={"encode": ["text_encoder"], "denoise": ["transformer"], "decode": ["vae"]},
+        job=job)
+    with models:
+        with models.stage("encode"):
+            prompt = models["text_encoder"](tokens)
+        with models.stage("denoise"):
+            latents = models["transformer"](noise, prompt)
+
+Entering a stage frees every model that it does not name. A model is loaded when it is first asked
+for, under a lease of its size. Random generators stand after a load where they stood before.
+
+Threads: one at a time loads or frees; a model must not be in use when a stage begins that frees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Union
+
+from .errors import StageloadError
+from .job import Job, Lease
+from .release import generators_kept, module_size, release, tell
+from .units import Duration, Size, parse_size
+
+_LONGEST_HEADER = 100_000_000  # as the safetensors library itself has it
+
+
+def safetensors_size(path: str | os.PathLike[str]) -> int:
+    """Bytes of the tensors in a .safetensors file, or in all of a folder, from their headers."""
+    path = Path(path)
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    total = 0
+    for file in files:
+        with file.open("rb") as opened:
+            start = opened.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if not 2 <= length <= _LONGEST_HEADER:
+                raise ValueError(f"{file}: no safetensors file: a header of {length} bytes")
+            try:
+                header = json.loads(opened.read(length))
+                total += sum(
+                    value["data_offsets"][1] - value["data_offsets"][0]
+                    for key, value in header.items()
+                    if key != "__metadata__"
+                )
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+                raise ValueError(f"{file}: no safetensors file: {error}") from None
+    return total
+
+
+@dataclass(frozen=True)
+class Model:
+    """How one is loaded, and how large it is.
+
+    memory: bytes to declare. Else the tensors of `files` (a .safetensors file or a folder of them),
+    else what it took the last time that it was loaded, in this run or an earlier one.
+    """
+
+    load: Callable[[], Any]
+    files: str | os.PathLike[str] | None = None
+    memory: Size | None = None
+
+
+#: A Model, or just how it is loaded.
+Loader = Union[Model, Callable[[], Any]]
+
+
+def sizes_path() -> Path:
+    """Where sizes of earlier runs are kept: in $STAGELOAD_HOME, else in the user's cache folder."""
+    home = os.environ.get("STAGELOAD_HOME")
+    if home:
+        return Path(home) / "model_sizes.json"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "stageload" / "model_sizes.json"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "stageload" / "model_sizes.json"
+
+
+class _Sizes:
+    """Of earlier runs, by program and model. A file that cannot be read or written is no error."""
+
+    def __init__(self, path: Path, program: str) -> None:
+        self._path = path
+        self._program = program
+
+    def _read(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(self._path.read_text())
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    def get(self, model: str) -> int | None:
+        of_program = self._read().get(self._program)
+        size = of_program.get(model) if isinstance(of_program, dict) else None
+        return size if isinstance(size, int) and size > 0 else None
+
+    def put(self, model: str, size: int) -> None:
+        if self.get(model) == size:
+            return
+        sizes = self._read()
+        if not isinstance(sizes.get(self._program), dict):
+            sizes[self._program] = {}
+        sizes[self._program][model] = size
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".sizes")
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(sizes, file, indent=1)
+            os.replace(name, self._path)
+
+
+@dataclass
+class _Loaded:
+    module: Any
+    lease: Lease | None
+
+
+class StagedModels:
+    """loaders: by the models' names. stages: the models that each stage needs, by its name.
+    job: whose leases they are loaded under; none without.
+    timeout: how long a load waits for room (for ever), before NoRoom.
+    name: of the program, under which sizes are remembered; the job's by default.
+    """
+
+    def __init__(
+        self,
+        loaders: Mapping[str, Loader],
+        *,
+        stages: Mapping[str, Sequence[str]],
+        job: Job | None = None,
+        timeout: Duration | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._models = {
+            model: loader if isinstance(loader, Model) else Model(loader)
+            for model, loader in loaders.items()
+        }
+        self._stages = {
+            stage: [models] if isinstance(models, str) else list(models)
+            for stage, models in stages.items()
+        }
+        for stage, models in self._stages.items():
+            for model in models:
+                if model not in self._models:
+                    raise ValueError(f'stages: "{stage}" needs "{model}", which has no loader')
+        self._job = job
+        self._timeout = timeout
+        program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
+        self._sizes = _Sizes(sizes_path(), program)
+        self._lock = threading.RLock()
+        self._loaded: dict[str, _Loaded] = {}
+        self._before: set[str] = set()  # were loaded at some time
+        self._stage: str | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        """The model, loaded if it is not. NoRoom, NeverFits and StopRequested as of Job.stage."""
+        with self._lock:
+            if name not in self._models:
+                raise KeyError(name)
+            if name not in self._loaded:
+                if self._stage is not None and name not in self._stages[self._stage]:
+                    needed = ", ".join(self._stages[self._stage]) or "none"
+                    raise StageloadError(
+                        f'stage "{self._stage}" does not name "{name}", only: {needed}',
+                        code="FAILED_PRECONDITION",
+                        reason="WRONG_STAGE",
+                    )
+                self._loaded[name] = self._load(name)
+            return self._loaded[name].module
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[StagedModels]:
+        """Frees what it does not need. What it loads stays until another stage frees it, so that a
+        stage that is run again finds it there."""
+        with self._lock:
+            if name not in self._stages:
+                known = ", ".join(self._stages)
+                raise ValueError(f'there is no stage "{name}", only: {known}')
+            outer, self._stage = self._stage, name
+            for model in list(self._loaded):
+                if model not in self._stages[name]:
+                    self._free(model, outer)
+            if self._job is not None and not self._job.closed and not self._lease_tells(name):
+                self._job.new_stage(name)
+        try:
+            yield self
+        finally:
+            self._stage = outer
+
+    def _lease_tells(self, stage: str) -> bool:
+        """Whether the stage begins with a lease that has its name."""
+        models = self._stages[stage]
+        return len(models) == 1 and models[0] not in self._loaded and bool(self.size(models[0]))
+
+    def _label(self, name: str) -> str:
+        """Of the lease of a model: the stage, and the model where that has more than one."""
+        if self._stage is None:
+            return name
+        return self._stage if len(self._stages[self._stage]) == 1 else f"{self._stage}/{name}"
+
+    @property
+    def loaded(self) -> list[str]:
+        return list(self._loaded)
+
+    def size(self, name: str) -> int | None:
+        """Bytes that will be declared for it; None while nobody knows."""
+        model = self._models[name]
+        if model.memory is not None:
+            return parse_size(model.memory)
+        if model.files is not None:
+            return safetensors_size(model.files)
+        return self._sizes.get(name)
+
+    def free(self, name: str) -> None:
+        with self._lock:
+            if name in self._loaded:
+                self._free(name, self._stage)
+
+    def close(self) -> None:
+        """Frees all of them."""
+        with self._lock:
+            for name in list(self._loaded):
+                self._free(name, self._stage)
+
+    def __enter__(self) -> StagedModels:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _load(self, name: str) -> _Loaded:
+        lease = None
+        size = self.size(name)
+        if self._job is not None and size:
+            lease = self._job.stage(self._label(name), memory=size, timeout=self._timeout).acquire()
+        begin = time.monotonic()
+        try:
+            with generators_kept():
+                module = self._models[name].load()
+        except BaseException:
+            if lease is not None:
+                lease.release()
+            raise
+        took = module_size(module) if hasattr(module, "modules") else size or 0
+        if took:
+            self._sizes.put(name, took)
+        kind = "reload" if name in self._before else "load"
+        self._before.add(name)
+        note = "" if self._stage else "outside_stage"
+        tell(kind, name, took, time.monotonic() - begin, self._stage, note)
+        return _Loaded(module, lease)
+
+    def _free(self, name: str, stage: str | None) -> None:
+        loaded = self._loaded.pop(name)
+        others = [other.module for other in self._loaded.values()]
+        try:
+            if hasattr(loaded.module, "modules"):
+                keep = [other for other in others if hasattr(other, "modules")]
+                release(loaded.module, name=name, stage=stage, keep=keep)
+        finally:
+            if loaded.lease is not None:
+                loaded.lease.release()

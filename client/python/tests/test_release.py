@@ -1,0 +1,562 @@
+"""Freed modules, and models by stages, with a real torch."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import struct
+import warnings
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from conftest import Daemon, eventually
+
+torch: Any = pytest.importorskip("torch")
+
+from stageload_client import (  # noqa: E402
+    Job,
+    MemoryMeter,
+    Model,
+    NoRoom,
+    ReleasedModuleError,
+    ReleaseStats,
+    StagedModels,
+    StageloadError,
+    StillHeldWarning,
+    is_released,
+    module_size,
+    on_call,
+    release,
+    safetensors_size,
+    watch_pipeline,
+)
+from stageload_client.staged import sizes_path  # noqa: E402
+
+nn: Any = torch.nn
+HAS_COMPILE = hasattr(torch, "compile")
+
+
+def weak_storages(module: Any) -> list[Any]:
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    tensors = [*module.parameters(), *module.buffers()]
+    return [
+        StorageWeakRef(t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage())
+        for t in tensors
+    ]
+
+
+def block(size: int = 64) -> Any:
+    return nn.Sequential(nn.Linear(size, size), nn.BatchNorm1d(size), nn.Linear(size, size))
+
+
+MEASURE = """
+import json, sys, time
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from stageload_client import MemoryMeter, Job, module_size, release
+
+def blocks():  # some tensors are mapped by malloc, and some lie in its heap
+    big = [torch.nn.Linear(4096, 4096) for _ in range(6)]
+    small = [torch.nn.Linear(256, 256) for _ in range(300)]
+    return torch.nn.Sequential(*big, *small)
+
+with MemoryMeter(sys.argv[1], interval=0.05) as meter:
+    torch.rand(8, 8) @ torch.rand(8, 8)
+    model = blocks()
+    weak = [StorageWeakRef(p.untyped_storage() if hasattr(p, "untyped_storage") else p.storage())
+            for p in model.parameters()]
+    size = module_size(model)
+    time.sleep(0.5)
+    meter.mark("loaded")
+    stats = release(model, name="blocks")
+    dead = all(w.expired() for w in weak)
+    meter.mark("released")
+    time.sleep(0.5)
+print(json.dumps([size, stats.nbytes, len(weak), dead]))
+"""
+
+
+def test_after_release_the_storages_are_dead_and_the_footprint_falls_by_the_modules_size(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """Within 5 %, as the daemon measures it from outside."""
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(MEASURE, str(path))
+    size, nbytes, storages, dead = json.loads(program.line())
+    assert program.end()[0] == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    at = {line.get("note"): line["t"] for line in lines if line["type"] == "event"}
+    samples = [(line["t"], line["footprint"]) for line in lines if line["type"] == "sample"]
+    before = [footprint for t, footprint in samples if t <= at["loaded"]][-1]
+    after = [footprint for t, footprint in samples if t > at["released"]][-1]
+    fall = before - after
+    print(
+        f"{storages} storages of {size / 2**20:.1f} MiB, all dead: {dead}; the footprint fell from "
+        f"{before / 2**20:.1f} to {after / 2**20:.1f} MiB, by {100 * fall / size:.2f} % of them"
+    )
+    assert dead
+    assert nbytes == size
+    assert abs(fall - size) <= 0.05 * size
+    events = [line for line in lines if line.get("kind") == "release"]
+    assert [(line["name"], line["nbytes"]) for line in events] == [("blocks", size)]
+
+
+def test_every_parameter_and_buffer_goes_to_meta_and_its_storage_dies() -> None:
+    model = block()
+    weak = weak_storages(model)
+    stats = release(model)
+    assert stats == ReleaseStats(nbytes=2 * (64 * 64 + 64) * 4 + 4 * 64 * 4 + 8, kept=0)
+    assert all(w.expired() for w in weak)
+    assert all(t.device.type == "meta" for t in [*model.parameters(), *model.buffers()])
+    assert not any(p.requires_grad is False for p in model.parameters())
+
+
+def test_a_released_module_raises_with_its_name_and_stage() -> None:
+    model = nn.Sequential(block(), nn.ReLU())
+    release(model, name="unet", stage="denoise")
+    with pytest.raises(ReleasedModuleError, match='"unet" was released at the end of stage "den'):
+        model(torch.rand(4, 64))
+    with pytest.raises(ReleasedModuleError) as raised:
+        model[0][2](torch.rand(4, 64))
+    assert (raised.value.name, raised.value.stage) == ("unet.0.2", "denoise")
+    assert model[1](torch.ones(1)).item() == 1  # it had nothing to lose
+    assert is_released(model)
+
+
+def test_storage_that_is_shared_is_counted_once_and_tied_weights_stay_tied() -> None:
+    class Tied(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(100, 50)
+            self.head = nn.Linear(50, 100, bias=False)
+            self.head.weight = self.embed.weight
+            flat = torch.zeros(1000)
+            self.a = nn.Parameter(flat[:400])
+            self.b = nn.Parameter(flat[400:])
+
+    model = Tied()
+    assert module_size(model) == 4 * (100 * 50 + 1000)
+    stats = release(model)
+    assert stats == ReleaseStats(4 * (100 * 50 + 1000), 0)
+    assert model.head.weight is model.embed.weight
+
+
+def test_storage_that_is_shared_with_keep_is_left_alone() -> None:
+    encoder, decoder = block(), block()
+    decoder[0].weight = encoder[0].weight
+    view = encoder[2].weight[:3]
+    stats = release(decoder, keep=[encoder])
+    assert stats.kept == 64 * 64 * 4
+    assert decoder[0].weight is encoder[0].weight
+    assert decoder[0].weight.device.type == "cpu"
+    assert decoder[0].bias.device.type == "meta"
+    encoder(torch.rand(4, 64))
+    with pytest.raises(ReleasedModuleError):
+        decoder(torch.rand(4, 64))
+    # A tensor keeps the whole of its storage.
+    with pytest.warns(StillHeldWarning):  # the decoder has the other
+        stats = release(encoder, keep=(view,))
+    assert stats.kept == 64 * 64 * 4
+    assert encoder[2].weight.device.type == "cpu"
+
+
+def test_a_part_that_is_kept_goes_on_working() -> None:
+    model = nn.ModuleDict({"a": block(), "b": block()})
+    release(model, keep=model["b"])
+    model["b"](torch.rand(4, 64))
+    with pytest.raises(ReleasedModuleError):
+        model["a"](torch.rand(4, 64))
+
+
+def test_released_twice_or_in_parts_frees_what_is_left() -> None:
+    model = nn.Sequential(block(), block())
+    whole = module_size(model)
+    first = release(model[0])
+    second = release(model, name="both")
+    assert first.nbytes * 2 == whole
+    assert second.nbytes * 2 == whole
+    assert release(model, name="both") == ReleaseStats(0, 0)
+    with pytest.raises(ReleasedModuleError, match='"both'):
+        model(torch.rand(4, 64))
+
+
+def test_a_module_on_meta_has_nothing_to_free() -> None:
+    model = nn.Linear(1000, 1000, device="meta")
+    assert release(model, name="m") == ReleaseStats(0, 0)
+    with pytest.raises(ReleasedModuleError):
+        model(torch.rand(1, 1000))
+
+
+def test_what_something_else_refers_to_is_told_and_not_counted_as_freed() -> None:
+    model = block()
+    mine = model[0].weight
+    with pytest.warns(StillHeldWarning, match="16 KiB of .* stay in memory"):
+        stats = release(model)
+    assert stats.held == mine.numel() * 4
+    optimizer = torch.optim.SGD((other := block()).parameters(), lr=0.1)
+    with pytest.warns(StillHeldWarning):
+        assert release(other).held > 0
+    assert optimizer
+
+
+def test_gradients_go_too() -> None:
+    model = nn.Linear(64, 64)
+    model(torch.rand(4, 64)).sum().backward()
+    weak = weak_storages(model)
+    assert release(model).nbytes == 2 * (64 * 64 + 64) * 4
+    assert all(w.expired() for w in weak)
+
+
+def test_parametrizations_and_weight_norm_are_released() -> None:
+    class Symmetric(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.triu() + x.triu(1).mT
+
+    model = nn.Linear(64, 64)
+    torch.nn.utils.parametrize.register_parametrization(model, "weight", Symmetric())
+    weak = weak_storages(model)
+    assert release(model).nbytes == (64 * 64 + 64) * 4
+    assert all(w.expired() for w in weak)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        normed = torch.nn.utils.weight_norm(nn.Linear(64, 64))
+    normed(torch.rand(1, 64))
+    assert release(normed).held == 0  # the weight that it computes is a plain attribute
+    with pytest.raises(ReleasedModuleError):
+        normed(torch.rand(1, 64))
+
+
+def test_a_plain_tensor_attribute_is_released() -> None:
+    model = nn.Linear(4, 4)
+    model.cache = torch.zeros(1000)
+    assert release(model).nbytes == 4 * (16 + 4 + 1000)
+    assert model.cache.device.type == "meta"
+
+
+def test_hooks_are_not_in_the_way() -> None:
+    model = block()
+    seen: list[Any] = []
+    model.register_forward_hook(lambda *_: seen.append("after"))
+    release(model)
+    with pytest.raises(ReleasedModuleError):
+        model(torch.rand(4, 64))
+    assert seen == []
+
+
+def test_what_cannot_be_released_is_refused_clearly() -> None:
+    with pytest.raises(TypeError, match="not list"):
+        release([])
+    with pytest.raises(TypeError, match="TorchScript"):
+        release(torch.jit.script(nn.Linear(2, 2)))
+    hooked = block()
+    hooked[2]._hf_hook = object()
+    with pytest.raises(ValueError, match=r'"net.2" has a hook of accelerate'):
+        release(hooked, name="net")
+    assert hooked[0].weight.device.type == "cpu"
+    with pytest.raises(TypeError, match="keep: modules and tensors"):
+        release(block(), keep=["vae"])
+
+
+def test_a_lazy_module_is_left_lazy() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LazyLinear(3))
+    assert release(model).nbytes == 4 * 20
+
+
+def test_loaded_again_it_works_again() -> None:
+    model, state = block(), {k: v.clone() for k, v in block().state_dict().items()}
+    release(model)
+    model.to_empty(device="cpu")
+    model.load_state_dict(state)
+    assert not is_released(model)
+    model(torch.rand(4, 64))
+    assert "forward" not in model.__dict__
+    assert "forward" not in model[0].__dict__
+
+
+@pytest.mark.skipif(not HAS_COMPILE, reason="this torch has no torch.compile")
+def test_a_compiled_module_is_released() -> None:
+    for compile_in_place in (False, True):
+        model = block()
+        model.eval()
+        compiled: Any = model
+        if compile_in_place:
+            model.compile(backend="eager")
+        else:
+            compiled = torch.compile(model, backend="eager")
+        compiled(torch.rand(4, 64))
+        weak = weak_storages(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", StillHeldWarning)
+            assert release(compiled, name="net").held == 0
+        assert all(w.expired() for w in weak)
+        with pytest.raises(ReleasedModuleError):
+            compiled(torch.rand(4, 64))
+        with pytest.raises(ReleasedModuleError):
+            model(torch.rand(4, 64))
+
+
+def test_in_workers_of_a_data_loader_nothing_is_in_the_way(daemon: Daemon) -> None:
+    """They are forked from a process that has a job."""
+    data = [torch.full((3,), float(i)) for i in range(20)]
+    with Job("train") as job, job.stage("epoch", memory="1M"):
+        loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2)
+        for _ in range(2):
+            assert sum(float(batch.sum()) for batch in loader) == 3 * sum(range(20))
+            assert job.report(batches=5)
+
+
+# ---- StagedModels ----
+
+
+def linear(seen: list[str] | None = None, name: str = "") -> Callable[[], Any]:
+    def load() -> Any:
+        if seen is not None:
+            seen.append(name)
+        return nn.Linear(256, 256)
+
+    return load
+
+
+SIZE = 4 * (256 * 256 + 256)
+
+
+def test_models_are_loaded_on_first_access_and_freed_when_a_stage_does_not_need_them(
+    home: Path,
+) -> None:
+    seen: list[str] = []
+    models = StagedModels(
+        {name: linear(seen, name) for name in ("encoder", "transformer", "vae")},
+        stages={"encode": ["encoder"], "denoise": ["transformer", "vae"], "decode": "vae"},
+    )
+    with models:
+        with models.stage("encode"):
+            assert models.loaded == []
+            encoder = models["encoder"]
+            assert models["encoder"] is encoder
+            with pytest.raises(StageloadError, match='stage "encode" does not name "vae"'):
+                models["vae"]
+        with models.stage("denoise"):
+            with pytest.raises(ReleasedModuleError, match='"encoder" was released'):
+                encoder(torch.rand(1, 256))
+            vae = models["vae"]
+            transformer = models["transformer"]
+        with models.stage("decode"):
+            assert models["vae"] is vae  # needed still
+            assert is_released(transformer)
+            assert models.loaded == ["vae"]
+        assert seen == ["encoder", "vae", "transformer"]
+    assert models.loaded == []
+    with pytest.raises(ValueError, match='there is no stage "dream"'), models.stage("dream"):
+        pass
+    with pytest.raises(ValueError, match='"x" needs "y", which has no loader'):
+        StagedModels({}, stages={"x": ["y"]})
+
+
+def test_a_model_is_loaded_under_a_lease_of_its_size(no_daemon: Daemon, tmp_path: Path) -> None:
+    no_daemon.config('memory_pool = "400M"\n')
+    no_daemon.start()
+    file = tmp_path / "weights.safetensors"
+    header = json.dumps(
+        {
+            "__metadata__": {"format": "pt"},
+            "a": {"dtype": "F32", "shape": [10], "data_offsets": [0, 40]},
+            "b": {"dtype": "F32", "shape": [2], "data_offsets": [40, 200 << 20]},
+        }
+    ).encode()
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert safetensors_size(file) == 200 << 20
+    assert safetensors_size(tmp_path) == 200 << 20
+    with Job("render") as job:
+        models = StagedModels(
+            {
+                "encoder": Model(linear(), files=file),
+                "transformer": Model(linear(), memory="300M"),
+                "vae": linear(),
+            },
+            stages={"encode": ["encoder"], "denoise": ["transformer"], "all": ["encoder", "vae"]},
+            job=job,
+            timeout=5,
+        )
+        with models.stage("encode"):
+            models["encoder"]
+            eventually(lambda: no_daemon.leases("render") == ["encode"])
+            lease = no_daemon.clients()["render"]["leases"][0]
+            assert lease["memory_bytes"] == 200 << 20
+        with models.stage("denoise"):
+            models["transformer"]
+            eventually(lambda: no_daemon.leases("render") == ["denoise"])
+        with models.stage("all"):
+            models["vae"]  # nobody knows its size yet
+            models["encoder"]
+            eventually(lambda: no_daemon.leases("render") == ["all/encoder"])
+            assert models.size("vae") == SIZE
+            models.free("vae")
+            models["vae"]
+            eventually(lambda: no_daemon.leases("render") == ["all/encoder", "all/vae"])
+        models.close()
+        eventually(lambda: no_daemon.leases("render") == [])
+    # The next run knows it.
+    assert json.loads(sizes_path().read_text())["render"]["vae"] == SIZE
+    with Job("other") as job:
+        again = StagedModels({"vae": linear()}, stages={}, job=job, name="render")
+        assert again.size("vae") == SIZE
+        again["vae"]
+        eventually(lambda: no_daemon.leases("other") == ["vae"])
+        again.close()
+
+
+def test_without_room_nothing_is_loaded_and_nothing_is_held(no_daemon: Daemon) -> None:
+    no_daemon.config('memory_pool = "150M"\n')
+    no_daemon.start()
+    holder = no_daemon.run("""
+import time
+from stageload_client import Job
+with Job("holder") as job, job.stage("holds", memory="100M"):
+    print("holds")
+    time.sleep(600)
+""")
+    assert holder.line() == "holds"
+    seen: list[str] = []
+    with Job("render") as job:
+        models = StagedModels(
+            {"vae": Model(linear(seen, "vae"), memory="100M")},
+            stages={"decode": ["vae"]},
+            job=job,
+            timeout=0.3,
+        )
+        with models.stage("decode"), pytest.raises(NoRoom):
+            models["vae"]
+    assert seen == []
+    assert models.loaded == []
+
+
+def test_a_load_that_fails_gives_its_lease_back(daemon: Daemon) -> None:
+    def fails() -> Any:
+        raise OSError("no such file")
+
+    with Job("render") as job:
+        models = StagedModels({"vae": Model(fails, memory="10M")}, stages={}, job=job)
+        with pytest.raises(OSError, match="no such file"):
+            models["vae"]
+        eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
+
+
+def test_random_generators_stand_after_a_load_where_they_stood(home: Path) -> None:
+    def draws() -> Any:
+        torch.rand(5)
+        random.random()
+        return nn.Linear(8, 8)
+
+    def after(load: bool) -> tuple[float, float]:
+        torch.manual_seed(1)
+        random.seed(1)
+        if load:
+            StagedModels({"m": draws}, stages={})["m"]
+        return float(torch.rand(1)), random.random()
+
+    assert after(load=True) == after(load=False)
+
+
+def test_loads_and_releases_are_in_the_recording(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with Job("render") as job, MemoryMeter(path, interval=0.05) as meter:
+        models = StagedModels(
+            {"vae": Model(linear(), memory=SIZE)}, stages={"decode": ["vae"]}, job=job
+        )
+        models["vae"]
+        models.close()
+        with models.stage("decode"):
+            models["vae"]
+        models.close()
+        eventually(lambda: path.read_text().count('"release"') == 2)
+    summary = meter.summary()
+    assert summary["loads"]["count"] == 2
+    assert summary["loads"]["bytes"] == 2 * SIZE
+    assert summary["releases"] == {"count": 2, "bytes": 2 * SIZE}
+    assert summary["outside_stage"] == ["vae"]
+    assert "decode" in [stage["stage"] for stage in summary["stages"]]
+
+
+# ---- Pipelines of others ----
+
+
+class Vae(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def decode(self, latents: Any, again: int = 1) -> Any:
+        return self.decode(latents, again - 1) if again else self.layer(latents)
+
+    def forward(self, x: Any) -> Any:
+        return self.decode(x)
+
+
+class Pipeline:
+    """As diffusers' are."""
+
+    def __init__(self) -> None:
+        self.text_encoder = nn.Linear(8, 8)
+        self.text_encoder_2 = None
+        self.transformer = nn.Linear(8, 8)
+        self.vae = Vae()
+        self.seen: list[Any] = []
+
+    def __call__(self, job: Job, steps: int = 3) -> Any:
+        x = torch.rand(1, 8)
+        for _ in range(2):
+            x = self.text_encoder(x)
+        self.seen.append(job.current_stage)
+        for _ in range(steps):
+            x = self.transformer(x)
+            self.seen.append(job.current_stage)
+        image = self.vae.decode(x)
+        self.seen.append(job.current_stage)
+        return image
+
+
+def stages_of(path: Path) -> list[str]:
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return [e["stage"] for e in events if e["type"] == "event" and e["kind"] == "stage"]
+
+
+def test_watch_pipeline_makes_encoders_denoiser_and_decode_stages(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    pipe = Pipeline()
+    untouched = dict(vars(pipe.transformer))
+    with MemoryMeter(path, interval=0.05), Job("render") as job:
+        with watch_pipeline(pipe, job, memory={"decode": "30M"}) as watched:
+            assert watched.stages == ["text encoder", "denoise", "decode"]
+            in_decode: list[list[str]] = []
+            pipe.vae.layer.register_forward_hook(
+                lambda *_: in_decode.append(eventually(lambda: daemon.leases("render")))
+            )
+            pipe(job)
+            pipe(job)
+            assert pipe.seen == ["text encoder", "denoise", "denoise", "denoise", None] * 2
+            assert in_decode == [["decode"], ["decode"]]
+        assert vars(pipe.transformer) == untouched
+        assert "decode" not in vars(pipe.vae)
+        eventually(lambda: len(stages_of(path)) == 6)
+    assert stages_of(path) == ["text encoder", "denoise", "decode"] * 2
+    with Job("other") as job, pytest.raises(ValueError, match="use on_call"):
+        watch_pipeline(object(), job)
+
+
+def test_on_call_makes_each_call_a_stage_and_gives_its_lease_back(daemon: Daemon) -> None:
+    pipe = Pipeline()
+    with Job("render") as job:
+        with on_call(pipe, "vae.decode", "decode", job, memory="10M"):
+            assert pipe.vae.decode.__name__ == "decode"
+            pipe.vae.decode(torch.rand(1, 8), again=3)
+            assert job.current_stage is None
+            with pytest.raises(TypeError):
+                pipe.vae.decode()  # type: ignore[call-arg]
+            assert job.current_stage is None
+        eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
+    gc.collect()
