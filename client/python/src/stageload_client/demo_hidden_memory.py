@@ -1,7 +1,8 @@
 """Shows memory that no footprint shows: python -m stageload_client.demo_hidden_memory [--gib 4]
 
-A tensor is made on MPS, moved "to the CPU", touched and freed. After each step it prints the process's
-footprint, what the GPU's driver holds, the machine's level and its swap, as the daemon reads them.
+A tensor is made on MPS, moved "to the CPU", touched and freed. After each step it prints the
+process's footprint, what the GPU's driver holds, the machine's level and its swap, as the daemon
+reads them.
 """
 
 from __future__ import annotations
@@ -73,11 +74,18 @@ def _steps_on_mps(torch: Any, nbytes: int) -> list[tuple[str, Callable[[], None]
         held.append(held.pop().to("cpu"))
         empty_caches()
 
+    def touch() -> None:
+        held[0].add_(1.0)
+
+    def free() -> None:
+        held.clear()
+        empty_caches()
+
     return [
         ("on mps", make),
         ('after .to("cpu")', park),
-        ("touched on the CPU", lambda: held[0].add_(1.0) and None),
-        ("freed", lambda: (held.clear(), empty_caches()) and None),
+        ("touched on the CPU", touch),
+        ("freed", free),
     ]
 
 
@@ -95,11 +103,15 @@ def _steps_on_cpu(torch: Any, nbytes: int) -> list[tuple[str, Callable[[], None]
         if torch is not None:
             held[0].add_(1.0)
 
+    def free() -> None:
+        held.clear()
+        empty_caches()
+
     return [
         ("on the CPU", make),
         ('after .to("cpu")', park),
         ("touched", touch),
-        ("freed", lambda: (held.clear(), empty_caches()) and None),
+        ("freed", free),
     ]
 
 
