@@ -9,7 +9,7 @@ debian_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
   nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
-  file python3 ruby systemd zsh fish mandoc groff-base dpkg-dev
+  file python3 python3-venv ruby systemd zsh fish mandoc groff-base dpkg-dev
 )
 brew_formulae=(
   cmake ninja ccache pkgconf

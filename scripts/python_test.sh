@@ -59,7 +59,7 @@ make_venv() {  # make_venv NAME PYTHON REQUIREMENT...
 }
 
 requirements() {  # requirements EXTRA: of pyproject.toml
-  sed -n "/^$1 = \[/,/\]/p" "$package/pyproject.toml" | grep -o '"[^"]*"' | tr -d '"'
+  sed -n "/^$1 = \[/,/^\]/p" "$package/pyproject.toml" | grep -o '"[^"]*"' | tr -d '"'
 }
 
 test_wheel() {  # test_wheel VENV [PYTEST OPTION...]

@@ -5,7 +5,8 @@
 #   test.sh -R Guard            only the tests whose name holds "Guard"
 #   test.sh --preset asan -L unit
 # With CI=true the unit tests run under the asan preset too, before the rest. Without a CTEST OPTION the
-# sources are compiled for macOS at the end, too; docs/testing.md says how much of them.
+# Python package is tested and the sources are compiled for macOS at the end, too; docs/testing.md says
+# how much of them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -46,5 +47,6 @@ fi
 build "$preset"
 run_tests "$preset" "$@"
 if [ $# -eq 0 ] && [ "$preset" = release ]; then
+  ./scripts/python_test.sh
   ./scripts/macos_cross_check.sh --quick --self-test
 fi

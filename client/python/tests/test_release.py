@@ -292,10 +292,9 @@ def test_a_compiled_module_is_released() -> None:
             warnings.simplefilter("error", StillHeldWarning)
             assert release(compiled, name="net").held == 0
         assert all(w.expired() for w in weak)
-        with pytest.raises(ReleasedModuleError):
-            compiled(torch.rand(4, 64))
-        with pytest.raises(ReleasedModuleError):
-            model(torch.rand(4, 64))
+        for use in (compiled, model):
+            with pytest.raises(ReleasedModuleError, match='"net"'):
+                use(torch.rand(4, 64))
 
 
 def test_in_workers_of_a_data_loader_nothing_is_in_the_way(daemon: Daemon) -> None:

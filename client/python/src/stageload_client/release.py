@@ -69,7 +69,7 @@ def release(
     module usable again. TypeError for what is no module, or a TorchScript one; ValueError for a
     module under an accelerate hook, which would bring its weights back.
     """
-    name = name or type(module).__name__
+    name = name or type(getattr(module, "_orig_mod", module)).__name__
     _refuse_what_cannot_be(module, name)
     begin = time.monotonic()
     compiled = _is_compiled(module)
@@ -87,7 +87,8 @@ def release(
     if held:
         warnings.warn(
             f'"{name}": {format_size(held)} of {format_size(nbytes + held)} stay in memory: '
-            "something else refers to them, such as an optimizer, a hook or a variable",
+            "something else refers to them, such as an optimizer, a hook, a variable, or the graph "
+            "of a result (which torch.no_grad() does without)",
             StillHeldWarning,
             stacklevel=2,
         )
@@ -254,7 +255,9 @@ def _guard(module: Any, name: str, stage: str | None, stripped: set[int]) -> Non
         if before:
             before.handle.remove()
         forward = before.forward if before else owner.__dict__.get("forward")
-        whole = f"{name}.{path}" if path else name
+        # Of a compiled module, the one that was compiled.
+        shown = [part for part in path.split(".") if part not in ("", "_orig_mod")]
+        whole = ".".join([name, *shown])
         owner.__dict__[_RELEASED] = _Released(owner, whole, stage, forward)
         owner.__dict__["forward"] = owner.__dict__[_RELEASED]
         if owner.__dict__.get("_compiled_call_impl") is not None:
