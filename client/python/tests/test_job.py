@@ -12,12 +12,14 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BIN, Daemon, eventually
 
 import stageload_client
 from stageload_client import (
+    BudgetWarning,
     Forked,
     Job,
     JobEvent,
@@ -25,10 +27,14 @@ from stageload_client import (
     NoDaemon,
     NoDaemonWarning,
     NoRoom,
+    PressureChange,
     StageloadError,
     StopRequested,
     Waiting,
+    _connection,
 )
+from stageload_client._wire import admission_service_pb2 as admission
+from stageload_client._wire import telemetry_service_pb2 as telemetry
 
 POOL = 'memory_pool = "150M"\n'
 
@@ -491,6 +497,73 @@ with Job("second") as job:
     assert second.end()[0] == 0
 
 
+def test_without_a_next_daemon_stages_go_on_unmanaged_or_fail_where_one_is_required(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connection, "PATIENCE", 0.3)
+    events: list[str] = []
+    with Job("easy", on_event=lambda event: events.append(event.kind)) as easy:
+        with Job("strict", require=True) as strict:
+            daemon.stop()
+            with easy.stage("s", memory="1M", timeout=20) as lease:
+                assert not lease.managed
+            with pytest.raises(NoDaemon):
+                strict.stage("s", memory="1M").acquire()
+            with pytest.raises(NoRoom, match="the daemon went away") as raised:
+                _stage_while_one_is_looked_for(monkeypatch, daemon)
+            assert raised.value.blockers == ()
+        eventually(lambda: events == ["lost", "no_daemon"])
+
+
+def _stage_while_one_is_looked_for(monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> None:
+    monkeypatch.setattr(_connection, "PATIENCE", 20.0)
+    daemon.start()
+    with Job("third") as third:
+        daemon.stop()
+        third.stage("s", memory="1M", timeout=0.3).acquire()
+
+
+def test_a_job_that_may_be_signalled_is_told_that_it_was_suspended(daemon: Daemon) -> None:
+    program = daemon.run("""
+import time
+from stageload_client import Job
+with Job("may", enforce=True, on_suspended=lambda s: print(s.resumed, s.reason)) as job:
+    print(job.client_id)
+    time.sleep(600)
+""")
+    client_id = program.line()
+    daemon.ctl("suspend", client_id)
+    daemon.ctl("resume", client_id)
+    assert program.line() == "False SUSPENDED"
+    assert program.line() == "True "
+
+
+def test_warnings_and_pressure_come_with_their_figures(daemon: Daemon) -> None:
+    """As the daemon would tell them, since no test should fill a machine's swap."""
+    told: list[Any] = []
+    with Job("render", on_warning=told.append, on_pressure=told.append) as job:
+        warned = admission.Warned(charge_bytes=9, swap_budget_bytes=10, text="9 of 10 B")
+        job._tell("warned", warned)
+        change = admission.PressureChanged(pressure=telemetry.PRESSURE_WARN)
+        change.host.level_percent = 30
+        job._tell("pressure_changed", change)
+        eventually(lambda: len(told) == 2)
+    assert told == [BudgetWarning(9, 10, "9 of 10 B"), PressureChange("WARN", 30.0)]
+
+
+def test_a_callback_may_use_the_job(daemon: Daemon) -> None:
+    answers: list[bool] = []
+
+    def on_stop(_: StopRequested) -> None:
+        answers.append(job.mark("saving a checkpoint"))
+        raise LookupError("a mistake of the program")  # which ends neither thread nor job
+
+    with Job("render", on_stop=on_stop) as job:
+        daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: answers == [True])
+        assert job.report(x=1)
+
+
 def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
     code = """
 from stageload_client import Job
@@ -565,6 +638,24 @@ with Job("parent") as job:
     assert program.end()[0] == 0
 
 
+def test_a_fork_right_after_a_job_has_ended_ends_nothing(daemon: Daemon) -> None:
+    """When gRPC took itself down with the last connection, grpcio 1.51 aborted here."""
+    program = daemon.run("""
+import os
+from stageload_client import Job
+for _ in range(100):
+    with Job("short"):
+        pass
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+print("lives")
+""")
+    assert program.line() == "lives"
+
+
 def test_a_job_that_nobody_closes_ends_with_the_program(daemon: Daemon) -> None:
     begin = time.monotonic()
     program = daemon.run("""
@@ -593,6 +684,11 @@ def test_a_job_can_be_interrupted_while_a_stage_waits(no_daemon: Daemon) -> None
         assert daemon_waits_for_nobody(no_daemon)
 
 
+def _cpu_ns(pid: int) -> int:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
 def _switches(pid: int) -> dict[str, tuple[str, int]]:
     """Of each thread so far."""
     threads = {}
@@ -618,8 +714,9 @@ with Job("idle") as job, job.stage("held", memory="1M"):
 """)
     assert program.line() == "holds"
     time.sleep(1.5)  # until all that a start brings is over
-    before = _switches(program.pid)
+    before, cpu = _switches(program.pid), _cpu_ns(program.pid)
     time.sleep(4)
+    cpu = _cpu_ns(program.pid) - cpu
     ours = of_grpc = 0
     after = _switches(program.pid)
     for task, (name, count) in after.items():
@@ -629,7 +726,8 @@ with Job("idle") as job, job.stage("held", memory="1M"):
         else:
             ours += more
     print(
-        f"an idle job's {len(after)} threads: ours switched {ours} times in 4 s, gRPC's {of_grpc}"
+        f"an idle job's {len(after)} threads: ours switched {ours} times in 4 s, gRPC's {of_grpc}; "
+        f"{cpu / 4e7:.3f} % of a core"
     )
     assert ours == 0, after
 

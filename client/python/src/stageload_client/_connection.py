@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from . import _autostart, _paths
 from ._clock import awake
-from ._loop import in_thread
+from ._loop import in_thread, library
 from ._wire import admin_service_pb2 as admin
 from ._wire import error_pb2
 from ._wire.calls import Calls
@@ -185,10 +185,23 @@ def _without_fork_support() -> Iterator[None]:
         os.environ.pop(name, None)
 
 
+# A channel that never connects. Without any, gRPC shuts itself down, and a fork in that moment,
+# such as a subprocess of Python 3.9, aborts the process (1.51, thread_pool.cc).
+_kept: list[Any] = []
+
+
+async def _close_kept() -> None:
+    while _kept:
+        await _kept.pop().close()
+
+
 def _open(path: str) -> Any:
     with _without_fork_support():
         import grpc
 
+        if not _kept:
+            _kept.append(grpc.aio.insecure_channel("unix:/dev/null"))
+            library().close_at_exit(id(_kept), _close_kept)
         options = [
             # Channels to one socket would share a connection, and the pause after a failure.
             ("grpc.use_local_subchannel_pool", 1),
@@ -232,9 +245,9 @@ async def connect(options: ConnectOptions) -> Connection:
 class Search:
     """For the next daemon, by an object that outlives the one it was connected to."""
 
-    def __init__(self, options: ConnectOptions, patience: float = PATIENCE) -> None:
+    def __init__(self, options: ConnectOptions, patience: float | None = None) -> None:
         self._options = options
-        self._soon = awake() + patience
+        self._soon = awake() + (PATIENCE if patience is None else patience)
         self._starts = 0
 
     async def look(self) -> Connection:
