@@ -412,6 +412,17 @@ def test_without_a_daemon_it_runs_on_with_one_warning(home: Path) -> None:
     assert [event.kind for event in events] == ["no_daemon"]
 
 
+def test_a_home_with_odd_letters_is_found(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = no_daemon.home / "50% of ä?#"
+    odd.mkdir(mode=0o700)
+    monkeypatch.setenv("STAGELOAD_HOME", str(odd))
+    no_daemon.start()
+    with Job("render", require=True) as job:
+        assert job.report(x=1)
+
+
 def test_with_require_no_daemon_is_an_error(home: Path) -> None:
     with pytest.raises(NoDaemon, match="no daemon answers at"):
         Job("render", require=True).start()

@@ -17,13 +17,17 @@ class Paths:
     lock: str  # holds the daemon's pid
 
 
+def _normal(path: str) -> str:
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
 def _absolute(environment: Mapping[str, str], name: str) -> str | None:
     value = environment.get(name, "")
     if not value:
         return None
     if not value.startswith("/"):
         raise ValueError(f'{name}="{value}" is not an absolute path; begin it with /')
-    return os.path.normpath(value)
+    return _normal(value)
 
 
 def _home(environment: Mapping[str, str]) -> str:
@@ -38,7 +42,7 @@ def _home(environment: Mapping[str, str]) -> str:
 def _xdg(environment: Mapping[str, str], name: str) -> str | None:
     """A relative path in one of these is to be ignored (XDG Base Directory Specification)."""
     value = environment.get(name, "")
-    return os.path.normpath(value) if value.startswith("/") else None
+    return _normal(value) if value.startswith("/") else None
 
 
 def _folders(environment: Mapping[str, str], platform: str) -> tuple[str, str]:

@@ -11,10 +11,12 @@ Size = Union[int, str]
 #: Seconds, or text such as "500ms", "90s", "30m", "1h30m".
 Duration = Union[int, float, str]
 
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_LARGEST = (1 << 63) - 1  # bytes and nanoseconds travel as int64
+_NUMBER = r"(\d*)(?:\.(\d+))?"
+_SIZE = re.compile(_NUMBER + r"\s*(b|([kmgtp])(?:i?b)?)?", re.IGNORECASE | re.ASCII)
+_PART = re.compile(_NUMBER + r"\s*(ms|[smhd])\s*", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def parse_size(size: Size) -> int:
@@ -22,38 +24,60 @@ def parse_size(size: Size) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, str)):
         raise TypeError(f'a size is a whole number of bytes or text such as "8G", not {size!r}')
     if isinstance(size, int):
-        if size < 0:
-            raise ValueError(f"a size is not negative: {size}")
-        return size
-    match = _SIZE.fullmatch(size.strip())
-    if match is None:
-        raise ValueError(f'"{size}" is no size; write it like "8G", "512M" or "1.5GiB"')
-    return math.floor(float(match[1]) * 1024.0 ** _POWERS[match[2].lower()])
+        nbytes = size
+    else:
+        match = _SIZE.fullmatch(size.strip())
+        if match is None or not (match[1] or match[2]) or (match[2] and not match[4]):
+            raise ValueError(f'"{size}" is no size; write it like "8G", "512M" or "1.5GiB"')
+        multiple = 1024 ** (1 + "kmgtp".index(match[4].lower())) if match[4] else 1
+        nbytes = int(match[1] or 0) * multiple + int(multiple * float(f"0.{match[2] or 0}"))
+    if not 0 <= nbytes <= _LARGEST:
+        raise ValueError(f"a size is not negative and below 8 EiB: {size}")
+    return nbytes
 
 
 def parse_duration(duration: Duration) -> float:
     """Seconds. ValueError names the text and shows a right one."""
     if isinstance(duration, bool) or not isinstance(duration, (int, float, str)):
         raise TypeError(f'a duration is in seconds or text such as "30m", not {duration!r}')
-    if isinstance(duration, str):
-        text = duration.strip()
-        if _PART.sub("", text) == "" and text:
-            return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
-        try:
-            duration = float(text)
-        except ValueError:
-            message = f'"{duration}" is no duration; write it like "500ms", "90s" or "1h30m"'
-            raise ValueError(message) from None
-    if not (duration >= 0 and math.isfinite(duration)):
-        raise ValueError(f"a duration is finite and not negative: {duration}")
-    return float(duration)
+    seconds = _seconds(duration) if isinstance(duration, str) else float(duration)
+    if not (math.isfinite(seconds) and 0 <= seconds <= _LARGEST / 1e9):
+        raise ValueError(f"a duration is not negative and below 292 years: {duration}")
+    return seconds
 
 
-def format_size(nbytes: float) -> str:
-    """ "13.3 GiB", "512 MiB", "9 B"."""
-    value = float(nbytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1000 or unit == "TiB":
-            break
+def _seconds(text: str) -> float:
+    wrong = ValueError(f'"{text}" is no duration; write it like "500ms", "90s" or "1h30m"')
+    rest = text.strip()
+    bare = re.fullmatch(_NUMBER, rest, re.ASCII)
+    if bare is not None and (bare[1] or bare[2]):
+        return float(rest)
+    total, smallest = 0.0, math.inf
+    while rest:
+        match = _PART.match(rest)
+        if match is None or not (match[1] or match[2]):
+            raise wrong
+        unit = _SECONDS[match[3].lower()]
+        if unit >= smallest:  # "30m1h" and "1h1h" are slips of the finger
+            raise wrong
+        total += unit * float(f"{match[1] or 0}.{match[2] or 0}")
+        smallest, rest = unit, rest[match.end() :]
+    if smallest == math.inf:
+        raise wrong
+    return total
+
+
+def format_size(nbytes: int) -> str:
+    """Such as "13.3 GiB", "512 MiB", "9 B"; three significant places at most."""
+    if -1024 < nbytes < 1024:
+        return f"{nbytes} B"
+    value, unit = abs(nbytes) / 1024, 0
+    # What would be rounded to 1024 of one unit is 1 of the next.
+    while value >= 1023.5 and unit < len(_UNITS) - 1:
         value /= 1024
-    return f"{value:.3g} {unit}"
+        unit += 1
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    text = f"{value:.{decimals}f}"
+    if decimals:
+        text = text.rstrip("0").rstrip(".")
+    return f"{'-' if nbytes < 0 else ''}{text} {_UNITS[unit]}"

@@ -1,0 +1,132 @@
+"""What is read and where the daemon is found, as by the C++ side: base/text.cc, base/paths.cc."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stageload_client import _paths
+from stageload_client.units import format_size, parse_duration, parse_size
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("9B", 9),
+        ("300 KB", 300 * KIB),
+        ("512m", 512 * MIB),
+        ("8gib", 8 * GIB),
+        ("1.5GiB", 1536 * MIB),
+        (".5G", 512 * MIB),
+        (" 8 G ", 8 * GIB),
+        ("0.1K", 102),
+        ("1.0001M", 1048680),
+        ("9007199254740993", 9007199254740993),
+        ("8191P", 8191 << 50),
+        (17, 17),
+    ],
+)
+def test_sizes_are_read_in_binary_multiples(text: Any, nbytes: int) -> None:
+    assert parse_size(text) == nbytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "G", "-1", "1.5", "8 apples", "8GG", "1.G", "8192P", "٣G", -1]
+)
+def test_what_is_no_size_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_size(text)
+    for wrong in (1.5, None, True):
+        with pytest.raises(TypeError, match="8G"):
+            parse_size(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("90s", 90),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("2d", 172800),
+        ("7", 7),
+        (0.25, 0.25),
+        ("1H 5M", 3900),
+        (".5s", 0.5),
+        ("0", 0),
+    ],
+)
+def test_durations_are_read(text: Any, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1h1h", "30m1h", "1x", "1e3", -1, float("nan")])
+def test_what_is_no_duration_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
+
+
+def test_sizes_are_printed_with_three_places() -> None:
+    for nbytes, text in (
+        (9, "9 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (100 * MIB, "100 MiB"),
+        (int(13.3 * GIB), "13.3 GiB"),
+        (1000 * MIB, "1000 MiB"),
+        (1024 * MIB - 1, "1 GiB"),
+        (-1536 * MIB, "-1.5 GiB"),
+    ):
+        assert format_size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "socket", "lock"),
+    [
+        ("linux", {"STAGELOAD_HOME": "//h//x/./"}, "/h/x/stageloadd.sock", "/h/x/stageloadd.lock"),
+        (
+            "linux",
+            {"HOME": "/u"},
+            "/u/.local/state/stageload/run/stageloadd.sock",
+            "/u/.local/state/stageload/stageloadd.lock",
+        ),
+        (
+            "linux",
+            {"HOME": "/u", "XDG_RUNTIME_DIR": "/run/1", "XDG_STATE_HOME": "relative"},
+            "/run/1/stageload/stageloadd.sock",
+            "/u/.local/state/stageload/stageloadd.lock",
+        ),
+        (
+            "darwin",
+            {"HOME": "/Users/u", "XDG_RUNTIME_DIR": "/run/1"},
+            "/Users/u/.stageload/stageloadd.sock",
+            "/Users/u/Library/Application Support/stageload/stageloadd.lock",
+        ),
+        (
+            "linux",
+            {"STAGELOAD_HOME": "/h", "STAGELOAD_SOCKET": "/s/d.sock"},
+            "/s/d.sock",
+            "/h/stageloadd.lock",
+        ),
+    ],
+)
+def test_the_daemon_is_looked_for_where_it_is(
+    platform: str, environment: dict[str, str], socket: str, lock: str
+) -> None:
+    assert _paths.resolve(None, environment, platform) == _paths.Paths(socket, lock)
+
+
+def test_paths_that_cannot_be_are_refused() -> None:
+    for environment, wrong in (
+        ({"STAGELOAD_HOME": "relative"}, "not an absolute path"),
+        ({}, "neither STAGELOAD_HOME nor HOME"),
+        ({"STAGELOAD_HOME": "/" + "x" * 100}, "the limit is 103"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            _paths.resolve(None, environment, "linux")
+    assert _paths.resolve("/a/b", {"STAGELOAD_HOME": "/h"}, "linux").socket == "/a/b"
