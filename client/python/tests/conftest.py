@@ -121,13 +121,18 @@ class Daemon:
         """By name."""
         return {client["name"]: client for client in self.frame()["clients"]}
 
+    def client(self, name: str) -> dict[str, Any]:
+        """Empty before the frame that has it."""
+        client: dict[str, Any] = self.clients().get(name, {})
+        return client
+
     def waiting(self) -> list[Any]:
         waiting: list[Any] = self.frame()["waiting"]
         return waiting
 
     def leases(self, name: str) -> list[str]:
         """The stages that it holds."""
-        return [lease["stage"] for lease in self.clients().get(name, {}).get("leases", [])]
+        return [lease["stage"] for lease in self.client(name).get("leases", [])]
 
     def run(self, code: str, *arguments: str) -> Program:
         program = Program(code, *arguments)

@@ -54,7 +54,7 @@ def daemon_waits_for_nobody(daemon: Daemon) -> bool:
 def test_a_job_is_a_client_while_its_with_lasts(daemon: Daemon) -> None:
     with Job("render", memory="10M", swap_budget="3G", priority=7) as job:
         assert job.managed
-        client = eventually(lambda: daemon.clients().get("render"))
+        client = eventually(lambda: daemon.client("render"))
         assert client["job_id"] == job.client_id
         assert client["swap_budget_bytes"] == 3 << 30
         assert client["memory_bytes"] == 10 << 20
@@ -70,7 +70,7 @@ def test_a_stage_holds_a_lease_while_its_with_lasts(daemon: Daemon) -> None:
             assert not lease.forced
             assert job.current_stage == "decode"
             eventually(lambda: daemon.leases("render") == ["decode"])
-            assert daemon.clients()["render"]["leases"][0]["memory_bytes"] == 20 << 20
+            assert daemon.client("render")["leases"][0]["memory_bytes"] == 20 << 20
         assert job.current_stage is None
         eventually(lambda: daemon.leases("render") == [])
 
@@ -195,12 +195,12 @@ def test_what_it_reports_is_shown_beside_its_footprint(daemon: Daemon) -> None:
         assert job.report(mps_driver_bytes=5 << 30, loaded_bytes=3)
 
         def gauges() -> bool:
-            told = {g["name"]: g["value"] for g in daemon.clients()["render"].get("gauges", [])}
+            told = {g["name"]: g["value"] for g in daemon.client("render").get("gauges", [])}
             return told == {"mps_driver_bytes": 5 << 30, "loaded_bytes": 3}
 
         eventually(gauges)
         assert job.new_stage("decode")
-        eventually(lambda: daemon.clients()["render"].get("stage") == "decode")
+        eventually(lambda: daemon.client("render").get("stage") == "decode")
         with pytest.raises(StageloadError, match="gauge") as raised:
             job.report(**{"no such name!": 1})
         assert raised.value.reason == "INVALID_FIELD"
@@ -245,7 +245,7 @@ def test_what_a_gpus_driver_holds_is_told_by_itself(
     monkeypatch.setitem(sys.modules, "mlx.core", Mlx)
 
     def told() -> dict[str, float]:
-        gauges = daemon.clients().get("render", {}).get("gauges", [])
+        gauges = daemon.client("render").get("gauges", [])
         return {gauge["name"]: gauge["value"] for gauge in gauges}
 
     with Job("render") as job, job.stage("decode", memory="1M"):
@@ -480,7 +480,7 @@ def test_after_a_restart_of_the_daemon_it_registers_again_with_what_it_holds(
         daemon.start()
         eventually(lambda: [event.kind for event in events] == ["lost", "restored"])
         eventually(lambda: daemon.leases("render") == ["decode"])
-        eventually(lambda: daemon.clients()["render"].get("gauges"))
+        eventually(lambda: daemon.client("render").get("gauges"))
         with job.stage("more", memory="10M", timeout=10) as more:
             assert more.managed
 

@@ -382,7 +382,7 @@ def test_a_model_is_loaded_under_a_lease_of_its_size(no_daemon: Daemon, tmp_path
         with models.stage("encode"):
             models["encoder"]
             eventually(lambda: no_daemon.leases("render") == ["encode"])
-            lease = no_daemon.clients()["render"]["leases"][0]
+            lease = no_daemon.client("render")["leases"][0]
             assert lease["memory_bytes"] == 200 << 20
         with models.stage("denoise"):
             models["transformer"]
