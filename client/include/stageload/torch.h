@@ -7,8 +7,8 @@
 // of it, so that the storages die; then the allocators give back what they cache. A module that was
 // released has to be loaded anew: to call it is an error of libtorch's, about sizes.
 //
-// This header alone needs libtorch, and is not a part of libstageload: nothing is linked for it. The
-// same for Python is docs/python.md.
+// This header alone needs libtorch, and is not a part of libstageload: nothing is linked for it.
+// The same for Python is docs/python.md.
 //
 // Threading: nobody may use the module meanwhile.
 #ifndef STAGELOAD_TORCH_H_
@@ -61,8 +61,9 @@ inline const void* KeyOf(const torch::Tensor& tensor) {
 }
 
 inline void Add(const torch::Tensor& tensor, Storages& storages) {
-  storages.try_emplace(KeyOf(tensor), Storage{tensor.storage().getWeakStorageImpl(),
-                                              static_cast<std::int64_t>(tensor.storage().nbytes())});
+  storages.try_emplace(KeyOf(tensor),
+                       Storage{tensor.storage().getWeakStorageImpl(),
+                               static_cast<std::int64_t>(tensor.storage().nbytes())});
 }
 
 inline std::int64_t Sum(const Storages& storages, bool alive_only) {
