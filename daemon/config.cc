@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/closest_word.h"
 #include "daemon/config_keys.h"
 #include "toml++/toml.h"
 
@@ -39,28 +39,14 @@ bool IsTable(const std::string& name) {
   return std::any_of(ConfigKeys().begin(), ConfigKeys().end(), in_it);
 }
 
-// How many letters are to be changed, added or left out to get from one to the other.
-std::size_t Distance(const std::string& from, const std::string& to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = std::exchange(row[j + 1], std::min({changed, row[j] + 1, row[j + 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
 // The key that was meant, if one is near: also by its option's name, and in another table.
 const ConfigKey* Nearest(std::string word) {
   std::replace(word.begin(), word.end(), '-', '_');
   const ConfigKey* nearest = nullptr;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+  int least = std::max(2, static_cast<int>(word.size() / 3)) + 1;
   for (const ConfigKey& key : ConfigKeys()) {
-    const std::size_t distance =
-        std::min(Distance(word, key.name), Distance(WithoutTable(word), WithoutTable(key.name)));
+    const int distance = std::min(EditDistance(word, key.name),
+                                  EditDistance(WithoutTable(word), WithoutTable(key.name)));
     if (distance < least) {
       least = distance;
       nearest = &key;
