@@ -201,10 +201,12 @@ void CheckSwapLimit(const Demand& demand, const Room& room, Findings& findings) 
   if (sum <= *demand.swap_limit) return;
   findings.Add(BlockerKind::kSwapLimit, sum.AsDouble(), demand.swap_limit->AsDouble(), [&] {
     std::string text = absl::StrCat(FormatBytes(*room.host.swap_used), " of swap used");
+    // A guard's sum leaves out what it is inside of, a lease's counts its own client.
+    const bool inside = demand.unspent_around > Bytes(0);
     const auto ids = WhoHas(room, [&](const Reservation& r) {
-      return r.id == demand.part_of ? Bytes(0) : r.unspent_swap;
+      return inside && r.id == demand.part_of ? Bytes(0) : r.unspent_swap;
     });
-    if (unspent > Bytes(0)) {
+    if (unspent > Bytes(0) && !ids.empty()) {
       absl::StrAppend(&text, " + ", FormatBytes(unspent), " unspent budget of ", NameJobs(ids));
     }
     absl::StrAppend(&text, " + ", FormatBytes(demand.swap_budget), " budget = ", FormatBytes(sum),

@@ -188,7 +188,7 @@ TEST_F(Doctor, NamesADaemonThatListensElsewhere) {
   StartDaemon();
   const Report report = Examine({"STAGELOAD_SOCKET=" + PathOf("other.sock")});
   EXPECT_EQ(report.Verdict("daemon"), "fail");
-  EXPECT_THAT(report.Text("daemon"), AllOf(HasSubstr(absl::StrCat("(pid ", DaemonPid(), ") has ")),
+  EXPECT_THAT(report.Text("daemon"), AllOf(HasSubstr(absl::StrCat("(pid ", DaemonPid(), ") listens at ")),
                                            HasSubstr("STAGELOAD_SOCKET")));
 }
 

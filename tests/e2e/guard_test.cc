@@ -163,8 +163,7 @@ TEST_F(Guard, AfterARestartOfTheDaemonItIsStillInsideTheOther) {
     const nlohmann::json jobs = CtlJson({"queue", "--json"}).at("jobs");
     return jobs.size() == 2 && jobs[0].at("state") == "RUNNING" && jobs[1].at("state") == "RUNNING";
   })) << outer.Err();
-  KillDaemon();
-  StartDaemon();
+  KillDaemon();  // whoever asks first starts the next
   // 600 MiB of the pool are theirs together, so there is room for this.
   EXPECT_EQ(
       Ctl({"guard", "--wait-free", "0", "--memory", "400M", "--start-timeout", "20s", "--", "true"})

@@ -96,7 +96,9 @@ class Takeover : public DaemonTest {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   // Not DaemonPid(): a file that is being written is no failure here.
-  bool HasHome(pid_t pid) const { return ReadFile(paths().lock) == absl::StrCat(pid, "\n"); }
+  bool HasHome(pid_t pid) const {
+    return ReadFile(paths().lock).starts_with(absl::StrCat(pid, "\n"));
+  }
   // Waits in the socket's queue when no daemon is there. -1 with errno when refused.
   int Dial() const {
     const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -140,6 +140,21 @@ TEST(Admission, SwapLimitCountsWhatOthersMayStillSpend) {
   EXPECT_EQ(blockers[0].needed, GiB(15).AsDouble());
 }
 
+TEST(Admission, TheSwapLimitOfALeaseCountsItsOwnClientAndThatOfAGuardNotWhatItIsInsideOf) {
+  Room room = Machine(GiB(100), GiB(80));
+  room.host.swap_used = GiB(3);
+  room.active.push_back({JobId{1}, std::nullopt, std::nullopt, std::nullopt, GiB(5)});
+  Demand demand;
+  demand.wait_free = Percent{0};
+  demand.swap_limit = GiB(7);
+  demand.part_of = JobId{1};
+  const auto blockers = Blockers(demand, Config{}, room);
+  ASSERT_THAT(Kinds(blockers), testing::ElementsAre(BlockerKind::kSwapLimit));
+  EXPECT_THAT(blockers[0].text, HasSubstr("5 GiB unspent budget of job 1"));
+  demand.unspent_around = GiB(5);
+  EXPECT_TRUE(Blockers(demand, Config{}, room).empty());
+}
+
 TEST(Admission, NothingStartsOnAnOldSampleOrOnNone) {
   Room room = Machine(GiB(100), GiB(80));
   room.sampled_at = kNow - absl::Seconds(2);
