@@ -146,7 +146,9 @@ class Daemon:
             self.stop()
         # One that a client has started.
         with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self.home / "stageloadd.lock").read_text()), signal.SIGTERM)
+            os.kill(
+                int((self.home / "stageloadd.lock").read_text().splitlines()[0]), signal.SIGTERM
+            )
 
 
 @pytest.fixture

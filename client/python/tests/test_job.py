@@ -448,7 +448,7 @@ def test_a_daemon_is_started_where_none_answers(
         assert job.managed
         eventually(lambda: "render" in no_daemon.clients())
         # It has no signals blocked and no terminal.
-        pid = int((no_daemon.home / "stageloadd.lock").read_text())
+        pid = int((no_daemon.home / "stageloadd.lock").read_text().splitlines()[0])
         assert os.getsid(pid) == pid
     no_daemon.ctl("daemon", "stop")
 
