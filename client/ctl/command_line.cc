@@ -4,20 +4,19 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "client/ctl/command_tree.h"
+
 namespace stageload::ctl {
 namespace {
 
-bool IsOption(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
-
 // Whether the word after `word` is its value: a known option that takes one and does not hold it
 // already, as in --name=x and -nx. An unknown option takes none: CLI11 will refuse it.
-bool TakesNext(const CLI::App& app, const CLI::App& command, const std::string& word) {
+bool TakesNext(const CLI::App& command, const std::string& word) {
   const bool is_long = word.starts_with("--");
   if (is_long && word.find('=') != std::string::npos) return false;
   if (!is_long && word.size() > 2) return false;
-  const CLI::Option* option = command.get_option_no_throw(word);
-  if (option == nullptr) option = app.get_option_no_throw(word);
-  return option != nullptr && option->get_items_expected_max() > 0;
+  const CLI::Option* option = FindOption(command, word);
+  return option != nullptr && TakesValue(*option);
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ CommandLine Split(const CLI::App& app, const std::vector<const CLI::App*>& taker
     const std::string& word = arguments[i];
     if (IsOption(word)) {
       if (command != nullptr && word == "--") break;
-      if (TakesNext(app, command == nullptr ? app : *command, word)) ++i;
+      if (TakesNext(command == nullptr ? app : *command, word)) ++i;
       continue;
     }
     if (command != nullptr) break;

@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/ctl/command_tree.h"
 #include "client/ctl/json.h"
+#include "client/ctl/outcome.h"
 #include "stageload/v1/job.pb.h"
 
 namespace stageload::ctl {
@@ -27,33 +29,18 @@ struct Place {
   std::vector<std::string> positionals;
 };
 
-bool IsOption(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
-
 bool IsIn(const std::vector<const CLI::App*>& apps, const CLI::App* app) {
   return std::find(apps.begin(), apps.end(), app) != apps.end();
 }
 
 // The option that `word` names, here or above: "--name", "--name=x", "-n", "-nx".
 const CLI::Option* Named(const CLI::App& command, const std::string& word) {
-  const std::string name =
-      word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
-  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
-    if (const CLI::Option* option = app->get_option_no_throw(name); option != nullptr) {
-      return option;
-    }
-  }
-  return nullptr;
+  return FindOption(command,
+                    word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2));
 }
 
 bool HoldsItsValue(const std::string& word) {
   return word.starts_with("--") ? absl::StrContains(word, "=") : word.size() > 2;
-}
-
-const CLI::App* SubcommandOf(const CLI::App& command, const std::string& name) {
-  for (const CLI::App* each : command.get_subcommands({})) {
-    if (each->get_name() == name) return each;
-  }
-  return nullptr;
 }
 
 Place Follow(const CLI::App& root, const std::vector<const CLI::App*>& takers,
@@ -72,7 +59,7 @@ Place Follow(const CLI::App& root, const std::vector<const CLI::App*>& takers,
       const CLI::Option* option = Named(*place.command, word);
       if (option == nullptr) continue;
       place.given.insert(option);
-      if (option->get_items_expected_max() > 0 && !HoldsItsValue(word)) place.awaits = option;
+      if (TakesValue(*option) && !HoldsItsValue(word)) place.awaits = option;
     } else if (const CLI::App* named = SubcommandOf(*place.command, word); named != nullptr) {
       place.command = named;
     } else if (takes) {
@@ -117,9 +104,7 @@ void AddOptions(const Place& place, const std::string& begin, Completion& comple
 
 std::vector<std::string> States() {
   std::vector<std::string> states;
-  for (int state = v1::JOB_STATE_PENDING; state <= v1::JOB_STATE_UNKNOWN; ++state) {
-    states.push_back(absl::AsciiStrToLower(Word(static_cast<v1::JobState>(state))));
-  }
+  for (const v1::JobState state : JobStates()) states.push_back(absl::AsciiStrToLower(Word(state)));
   return states;
 }
 

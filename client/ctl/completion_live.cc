@@ -28,11 +28,8 @@ struct Scope {
 };
 
 std::vector<v1::JobState> StatesFor(bool (*holds)(v1::JobState)) {
-  std::vector<v1::JobState> states;
-  for (int each = v1::JOB_STATE_PENDING; each <= v1::JOB_STATE_UNKNOWN; ++each) {
-    const auto state = static_cast<v1::JobState>(each);
-    if (holds(state)) states.push_back(state);
-  }
+  std::vector<v1::JobState> states = JobStates();
+  std::erase_if(states, [&](v1::JobState state) { return !holds(state); });
   return states;
 }
 

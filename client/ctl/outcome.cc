@@ -11,6 +11,14 @@ namespace stageload::ctl {
 
 bool IsEnd(v1::JobState state) { return state >= v1::JOB_STATE_COMPLETED; }
 
+std::vector<v1::JobState> JobStates() {
+  std::vector<v1::JobState> states;
+  for (int state = v1::JOB_STATE_PENDING; state <= v1::JOB_STATE_UNKNOWN; ++state) {
+    states.push_back(static_cast<v1::JobState>(state));
+  }
+  return states;
+}
+
 int ExitCodeOf(const v1::Job& job) {
   switch (job.state()) {
     case v1::JOB_STATE_COMPLETED:

@@ -5,12 +5,14 @@
 #define STAGELOAD_CLIENT_CTL_OUTCOME_H_
 
 #include <string>
+#include <vector>
 
 #include "stageload/v1/job.pb.h"
 
 namespace stageload::ctl {
 
 bool IsEnd(v1::JobState state);
+std::vector<v1::JobState> JobStates();  // all of them, PENDING first
 
 // The exit code for a job that has ended; see exit_code.h. Never 0 unless it is COMPLETED.
 int ExitCodeOf(const v1::Job& job);

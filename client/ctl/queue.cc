@@ -51,9 +51,7 @@ absl::Status ReadStates(const std::vector<std::string>& lists, v1::ListJobsReque
       v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
       if (word == "UNSPECIFIED" || !v1::JobState_Parse(absl::StrCat("JOB_STATE_", word), &state)) {
         std::vector<std::string> words;
-        for (int each = v1::JOB_STATE_PENDING; each <= v1::JOB_STATE_UNKNOWN; ++each) {
-          words.push_back(Word(static_cast<v1::JobState>(each)));
-        }
+        for (const v1::JobState each : JobStates()) words.push_back(Word(each));
         return absl::InvalidArgumentError(absl::StrCat("--state: \"", given, "\" is none of ",
                                                        absl::StrJoin(words, ", "),
                                                        DidYouMean(word, words)));

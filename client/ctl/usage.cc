@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/closest_word.h"
+#include "client/ctl/command_tree.h"
 
 namespace stageload::ctl {
 namespace {
@@ -15,13 +16,6 @@ std::vector<std::string> NamesOf(const std::vector<const CLI::App*>& commands) {
   std::vector<std::string> names;
   for (const CLI::App* each : commands) names.push_back(each->get_name());
   return names;
-}
-
-const CLI::App* SubcommandOf(const CLI::App& command, const std::string& name) {
-  for (const CLI::App* each : command.get_subcommands({})) {
-    if (each->get_name() == name) return each;
-  }
-  return nullptr;
 }
 
 // "stageloadctl", "submit", "daemon install".
@@ -76,15 +70,6 @@ Slip UnknownOption(const CLI::App& command, const std::string& name) {
                                  DidYouMean(name, OptionsOf(command)))};
 }
 
-const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {
-  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
-    if (const CLI::Option* option = app->get_option_no_throw(name)) return option;
-  }
-  return nullptr;
-}
-
-bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
-
 // Then CLI11 looks at nothing else.
 bool AsksForText(const std::string& word) {
   return word == "--help" || word == "-h" || word == "--version";
@@ -100,7 +85,7 @@ class Walk {
     for (; at_ < words_.size(); ++at_) {
       const std::string& word = words_[at_];
       std::optional<Slip> slip;
-      if (word.size() > 1 && word.front() == '-' && !only_words_) {
+      if (IsOption(word) && !only_words_) {
         slip = word.starts_with("--") ? Long(word) : Short(word);
       } else {
         slip = Plain(word);
