@@ -6,19 +6,10 @@
 # usage: packaged_unit_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$1
-systemd=/lib/systemd/systemd
-skip() {
-  echo "skipped: $*"
-  exit 77
-}
+. "$(dirname "$0")/systemd_user.sh"
 
 if [ "${2:-}" != inside ]; then
-  [ "$(id -u)" = 0 ] || skip "only root can unshare here"
-  [ -x $systemd ] && command -v systemctl >/dev/null || skip "no systemd"
-  command -v jq >/dev/null || skip "no jq"
-  unshare --fork --pid --mount --cgroup --mount-proc true 2>/dev/null || skip "unshare is refused"
-  folder=$(mktemp -d /tmp/sl-packaged.XXXXXX)
-  trap 'rm -rf "$folder"' EXIT
+  make_folder packaged
   for component in runtime units; do
     cmake --install "$build" --prefix "$folder/home/.local" --component $component >"$folder/said" 2>&1 ||
       { cat "$folder/said"; exit 1; }
@@ -26,34 +17,13 @@ if [ "${2:-}" != inside ]; then
   # Where systemd looks for a user's own packages.
   mkdir -p "$folder/home/.local/share/systemd"
   mv "$folder/home/.local/lib/systemd/user" "$folder/home/.local/share/systemd/user"
-  # The end of its first process is the end of all in it.
-  SL_FOLDER=$folder unshare --fork --pid --kill-child --mount --cgroup --mount-proc "$0" "$build" inside
-  exit
+  enter "$build"
 fi
-
-folder=$SL_FOLDER
-mount --make-rprivate /
-umount -R /sys/fs/cgroup 2>/dev/null || true
-mount -t cgroup2 cgroup2 /sys/fs/cgroup || skip "no cgroup2"
-mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/system "$folder/run" # without it, "not booted with systemd"
-chmod 700 "$folder/run"
-unset "${!STAGELOAD_@}" XDG_CONFIG_HOME XDG_STATE_HOME DBUS_SESSION_BUS_ADDRESS
-export XDG_RUNTIME_DIR=$folder/run HOME=$folder/home STAGELOAD_NO_AUTOSTART=1
-$systemd --user --unit=basic.target >"$folder/log" 2>&1 &
-for _ in $(seq 100); do
-  systemctl --user is-system-running >/dev/null 2>&1 && break
-  sleep 0.1
-done
-systemctl --user is-system-running >/dev/null || skip "systemd --user does not run: $(tail -n 3 "$folder/log")"
+start_systemd
+export STAGELOAD_NO_AUTOSTART=1
 
 ctl=$HOME/.local/bin/stageloadctl
 units=(stageloadd.socket stageloadd.service)
-fail() {
-  echo "FAILED: $*" >&2
-  tail -n 40 "$folder/log" "$HOME"/.local/state/stageload/log/stageloadd.log >&2 || true
-  exit 1
-}
 status() { "$ctl" daemon status --json | jq -r "$1"; }
 
 [ "$(systemctl --user is-enabled "${units[@]}" | sort -u)" = disabled ] || fail "they are on"
