@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from . import admin_service_pb2 as admin
@@ -13,21 +14,15 @@ class Calls:
     """`channel` is a grpc.aio.Channel; each attribute is called as a stub's method is."""
 
     def __init__(self, channel: Any) -> None:
-        def unary(service: str, name: str, request: Any, response: Any) -> Any:
-            path = f"/stageload.v1.{service}/{name}"
-            return channel.unary_unary(
-                path,
+        def call(kind: Any, service: str, name: str, request: Any, response: Any) -> Any:
+            return kind(
+                f"/stageload.v1.{service}/{name}",
                 request_serializer=request.SerializeToString,
                 response_deserializer=response.FromString,
             )
 
-        def stream(service: str, name: str, request: Any, response: Any) -> Any:
-            path = f"/stageload.v1.{service}/{name}"
-            return channel.unary_stream(
-                path,
-                request_serializer=request.SerializeToString,
-                response_deserializer=response.FromString,
-            )
+        unary = partial(call, channel.unary_unary)
+        stream = partial(call, channel.unary_stream)
 
         self.get_version = unary(
             "AdminService", "GetVersion", admin.GetVersionRequest, admin.GetVersionResponse
