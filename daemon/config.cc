@@ -165,7 +165,6 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// A comment of at most so wide lines.
 std::string Comment(const std::string& text) { return absl::StrCat("# ", text, "\n"); }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace stageload {
 
-// Writes to stageloadd.log in `folder`, which is made.
+// Writes to stageloadd.log in `folder`, which is there.
 absl::Status OpenLog(const std::string& folder, const LogConfig& config, bool to_stderr);
 // Takes level and format of `config` from here on.
 void ChangeLog(const LogConfig& config);

@@ -333,31 +333,31 @@ int Refuse(const absl::Status& status) {
   return 1;
 }
 
-int CheckConfig(const std::string& file) {
+// Prints what is asked of the config in `file`, or in the daemon's own when that is empty.
+int PrintConfig(const std::string& file, void (*print)(const DaemonConfig&, const std::string&)) {
   const absl::StatusOr<std::string> path = ConfigPath(file);
   if (!path.ok()) return Refuse(path.status());
   const absl::StatusOr<DaemonConfig> config = LoadConfig(*path);
   if (!config.ok()) return Refuse(config.status());
-  std::cout << "max_sessions = " << config->core.max_sessions << std::endl;
+  print(*config, *path);
   return 0;
 }
 
+void PrintMaxSessions(const DaemonConfig& config, const std::string&) {
+  std::cout << "max_sessions = " << config.core.max_sessions << std::endl;
+}
+
 // What a daemon would go by, as GetConfig tells it of one that runs.
-int ShowConfig(const std::string& file) {
-  const absl::StatusOr<std::string> path = ConfigPath(file);
-  if (!path.ok()) return Refuse(path.status());
-  const absl::StatusOr<DaemonConfig> config = LoadConfig(*path);
-  if (!config.ok()) return Refuse(config.status());
+void PrintSettings(const DaemonConfig& config, const std::string& path) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::array();
-  for (const rpc::SettingView& setting : ViewOf(*config, *path, Overrides{}).settings) {
+  for (const rpc::SettingView& setting : ViewOf(config, path, Overrides{}).settings) {
     nlohmann::ordered_json shown{{"key", setting.key}};
     if (setting.value) shown["value"] = *setting.value;
     shown["origin"] = setting.origin;
     settings.push_back(std::move(shown));
   }
-  const nlohmann::ordered_json document{{"path", *path}, {"settings", std::move(settings)}};
+  const nlohmann::ordered_json document{{"path", path}, {"settings", std::move(settings)}};
   std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  return 0;
 }
 
 int PrintProbe() {
@@ -435,8 +435,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (check_config) return stageload::CheckConfig(config_file);
-  if (show_config) return stageload::ShowConfig(config_file);
+  if (check_config) return stageload::PrintConfig(config_file, stageload::PrintMaxSessions);
+  if (show_config) return stageload::PrintConfig(config_file, stageload::PrintSettings);
   if (config_template) {
     std::cout << stageload::ConfigTemplate();
     return 0;

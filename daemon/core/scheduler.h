@@ -220,6 +220,7 @@ class Scheduler {
   std::optional<Bytes> DeclaredWithAll(const Client& client, Bytes more) const;
   Bytes MoreThanDeclared(const Client& client, Bytes more) const;
   Bytes FootprintInside(JobId id) const;
+  Bytes UnspentSwap(const Client& client) const;
   Reservation ReservationOf(const Client& client) const;
   void Passed(const std::vector<LeaseId>& leases, const std::vector<JobId>& starts,
               Effects& effects);

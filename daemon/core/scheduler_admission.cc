@@ -43,13 +43,19 @@ const Room& Scheduler::room() const {
   return room_.emplace(std::move(room));
 }
 
+// Of its swap budget.
+Bytes Scheduler::UnspentSwap(const Client& client) const {
+  const Bytes charge = ledger_.Of(client.record.id).charge;
+  const Bytes spent = std::max(Bytes(0), charge - client.record.forgiven);
+  return std::max(Bytes(0), client.record.policy.swap_budget - spent);
+}
+
 // What is inside another is a part of its reservation, but for the swap that each may add.
 Reservation Scheduler::ReservationOf(const Client& client) const {
   const JobId id = client.record.id;
   Reservation reservation;
   reservation.id = id;
-  const Bytes spent = std::max(Bytes(0), ledger_.Of(id).charge - client.record.forgiven);
-  reservation.unspent_swap = std::max(Bytes(0), client.record.policy.swap_budget - spent);
+  reservation.unspent_swap = UnspentSwap(client);
   if (nesting_.Around(id)) return reservation;
   reservation.declared = DeclaredWithAll(client, Bytes(0));
   reservation.expected = client.expected;
@@ -99,7 +105,7 @@ Demand Scheduler::DemandOfStart(const JobRecord& record) const {
     demand.memory = more > Bytes(0) ? std::optional(more) : std::nullopt;
   }
   for (std::optional<JobId> outer = around; outer; outer = nesting_.Around(*outer)) {
-    demand.unspent_around += ReservationOf(clients_.at(*outer)).unspent_swap;
+    demand.unspent_around += UnspentSwap(clients_.at(*outer));
   }
   return demand;
 }

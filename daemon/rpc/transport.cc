@@ -102,7 +102,7 @@ class Transport::Impl {
   void AcceptOne(int fd, Clock::time_point now);
   void AcceptAgain(Clock::time_point now);
   bool Allowed(uid_t uid) const;
-  // Whether connection goes on.
+  // Whether the connection goes on.
   bool Speaks(Token token, Connection& connection);
   void CutOffSilent(Clock::time_point now);
   void Leave(Token token, std::chrono::system_clock::time_point deadline);
