@@ -9,8 +9,8 @@ namespace {
 
 constexpr char kFooter[] =
     "Exit codes: the command's own; 128+n if signal n ended it; 3 stopped by a budget or low\n"
-    "memory; 4 no room before the start timeout; 127/126 the command is missing/cannot be\n"
-    "executed; 2 wrong usage; 69 no daemon; 1 everything else.\n"
+    "memory; 4 no room before the start timeout; 127 the command could not be started; 2 wrong\n"
+    "usage; 69 no daemon; 1 everything else.\n"
     "Sizes: 8G, 512M, 1.5GiB (binary; a bare number is bytes). Durations: 500ms, 90s, 30m, 2h, 1d\n"
     "(a bare number is seconds).";
 

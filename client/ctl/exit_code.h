@@ -14,8 +14,7 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitOutOfMemory = 3;  // stopped by a budget or low memory
 inline constexpr int kExitNoRoom = 4;       // no room before the start timeout
 inline constexpr int kExitNoDaemon = 69;    // sysexits.h EX_UNAVAILABLE
-inline constexpr int kExitNotExecutable = 126;
-inline constexpr int kExitNotFound = 127;
+inline constexpr int kExitCannotStart = 127;  // also what is there and no program, as in 0.1
 constexpr int ExitOfSignal(int signal) { return 128 + signal; }
 
 }  // namespace stageload::ctl

@@ -33,7 +33,7 @@ std::optional<HeldChild> HoldCommand(const std::vector<std::string>& argv, int& 
   const absl::StatusOr<std::string> found = FindInPath(argv.front());
   if (!found.ok()) {
     Note(std::string(found.status().message()));
-    code = absl::IsNotFound(found.status()) ? kExitNotFound : kExitNotExecutable;
+    code = kExitCannotStart;
     return std::nullopt;
   }
   absl::StatusOr<HeldChild> child = HeldChild::Fork(argv);

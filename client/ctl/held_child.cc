@@ -37,7 +37,7 @@ absl::StatusOr<Pipe> MakePipe() {
   execvp(argv[0], argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(failed, &error, sizeof error);
-  _exit(error == ENOENT ? kExitNotFound : kExitNotExecutable);
+  _exit(kExitCannotStart);
 }
 
 }  // namespace

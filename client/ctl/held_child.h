@@ -25,7 +25,7 @@ class HeldChild {
   pid_t pid() const { return pid_; }  // also of its process group
 
   // Lets it execute argv (looked up in PATH). 0 once it runs, else the errno of the exec: the child
-  // has then ended with 127 (no such file) or 126.
+  // has then ended with 127.
   int LetGo();
 
   // Ends it unstarted. Whoever waits for the child sees it exit with 0.

@@ -62,7 +62,7 @@ const char* Name(Reason reason);  // "SWAP_BUDGET"
 struct Outcome {
   std::optional<int> exit_code;
   std::optional<int> signal;
-  // errno of a command that could not be executed; exit_code is then 127 (126 when not executable).
+  // errno of a command that could not be executed; exit_code is then 127.
   std::optional<int> start_errno;
 
   friend bool operator==(const Outcome&, const Outcome&) = default;

@@ -65,11 +65,12 @@ TEST_F(Guard, AMissingCommandIs127AndSaysWhich) {
   EXPECT_THAT(result.err, HasSubstr("no-such-command"));
 }
 
-TEST_F(Guard, AFileThatIsNoProgramIs126) {
+TEST_F(Guard, AFileThatIsNoProgramIs127AsInStageload01) {
   StartDaemon();
   WriteFile(PathOf("text"), "not a program\n");
   const Result result = Ctl({"guard", "--wait-free", "0", "--", PathOf("text")});
-  EXPECT_EQ(result.exit_code, 126) << result;
+  EXPECT_EQ(result.exit_code, 127) << result;
+  EXPECT_THAT(result.err, HasSubstr("not an executable file"));
 }
 
 TEST_F(Guard, SigintEndsTheCommandAndExitsWith130) { ExpectStoppedBy(SIGINT); }

@@ -131,10 +131,6 @@ Launched LaunchFirst(const core::JobSpec& spec, SpawnRequest request) {
 
 }  // namespace
 
-int Launched::ExitCode() const {
-  return error == EACCES || error == EPERM || error == ENOEXEC ? 126 : 127;
-}
-
 Limits RaiseOwnLimits() {
   Limits before;
   for (const int resource : {int{RLIMIT_NOFILE}, int{RLIMIT_FSIZE}}) {

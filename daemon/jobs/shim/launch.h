@@ -27,8 +27,6 @@ struct Launched {
   pid_t pid = 0;     // 0 when it could not be started
   int error = 0;     // errno then
   std::string text;  // one line for people then
-  // As a shell has it: 126 for what is there and may not be executed, 127 for the rest.
-  int ExitCode() const;
 };
 
 // `inherited` are limits that hold where the spec names none. The shim's own folder is "/" after

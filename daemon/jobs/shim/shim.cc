@@ -38,6 +38,8 @@ namespace {
 constexpr absl::Duration kLinger = absl::Seconds(1);
 // A full disk may be freed again, and how a job ended must not be lost: one try a second.
 constexpr int kResultTries = 600;
+// Of a command that could not be started, for whatever reason; the log says for which.
+constexpr int kCannotStart = 127;
 
 absl::Duration FromTimeval(const timeval& time) { return absl::DurationFromTimeval(time); }
 
@@ -183,7 +185,7 @@ Result RunCommand(core::JobSpec spec, const Limits& inherited, JobLock* lock, Lo
   if (launched.pid == 0) {
     log->Append(LogStream::kStderr, absl::StrCat("stageload: ", launched.text, "\n"), absl::Now());
     result.outcome.start_errno = launched.error;
-    result.outcome.exit_code = launched.ExitCode();
+    result.outcome.exit_code = kCannotStart;
     result.end_time = absl::Now();
     return result;
   }

@@ -453,7 +453,7 @@ TEST_F(GuardTest, RefusesAMissingCommandBeforeItAsksForRoom) {
   const Result missing = RunProgram(daemon_.home(), {"guard", "--", "no-such-command-here"});
   EXPECT_EQ(missing.code, 127);
   EXPECT_THAT(missing.err, HasSubstr("no-such-command-here"));
-  EXPECT_EQ(RunProgram(daemon_.home(), {"guard", "--", "/dev/null"}).code, 126);
+  EXPECT_EQ(RunProgram(daemon_.home(), {"guard", "--", "/dev/null"}).code, 127);
   EXPECT_FALSE(asked);
 }
 

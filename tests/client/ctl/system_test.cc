@@ -97,7 +97,7 @@ TEST(HeldChild, TellsWhyItsCommandCannotRun) {
   ASSERT_TRUE(forbidden.ok()) << forbidden.status();
   EXPECT_EQ(forbidden->LetGo(), EACCES);
   status = Await(forbidden->pid());
-  EXPECT_EQ(WEXITSTATUS(status), 126);
+  EXPECT_EQ(WEXITSTATUS(status), 127);
 }
 
 }  // namespace

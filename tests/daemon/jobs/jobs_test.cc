@@ -238,10 +238,10 @@ TEST_F(JobsTest, TheCommandIsLookedUpInTheJobsPathAndFolder) {
   EXPECT_EQ(Log(), "found bin/only-here\n");
 }
 
-TEST_F(JobsTest, AFileThatIsNotExecutableIs126) {
+TEST_F(JobsTest, AFileThatIsNotExecutableIs127AsAnythingThatCannotStart) {
   WriteFile(folder_.path() + "/plain", "echo no\n");
   const core::Outcome outcome = Run(Spec({"./plain"}));
-  EXPECT_EQ(outcome.exit_code, 126);
+  EXPECT_EQ(outcome.exit_code, 127);
   EXPECT_EQ(outcome.start_errno, EACCES);
   EXPECT_THAT(Log(), HasSubstr("Permission denied"));
 }
