@@ -6,14 +6,14 @@ set -euo pipefail
 
 debian_packages=(
   g++ cmake ninja-build ccache mold pkg-config
-  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libre2-dev
   libspdlog-dev libsqlitecpp-dev libsqlite3-dev libcli11-dev libtomlplusplus-dev
   nlohmann-json3-dev libncurses-dev libgtest-dev libgmock-dev libbenchmark-dev tmux gnuplot-nox jq
   file python3 python3-venv ruby systemd zsh fish mandoc groff-base dpkg-dev
 )
 brew_formulae=(
   cmake ninja ccache pkgconf
-  grpc protobuf abseil
+  grpc protobuf abseil re2
   spdlog sqlitecpp sqlite cli11 tomlplusplus
   nlohmann-json googletest google-benchmark tmux gnuplot jq fish groff
 )

@@ -39,8 +39,8 @@ struct Policy {
   std::optional<absl::Duration> time_limit;     // of running: awake and not suspended
   ChargeMode charge_mode = ChargeMode::kSystem;
   OverBudget on_over_budget = OverBudget::kStop;
-  // Waits while a process that is not ours matches one of these (POSIX extended regular
-  // expressions over the whole command line), and for `quiet_for` after the last that did.
+  // Waits while a process that is not ours matches one of these (regular expressions of
+  // RE2's syntax over the whole command line), and for `quiet_for` after the last that did.
   std::vector<std::string> busy;
   absl::Duration quiet_for = absl::Minutes(1);
 

@@ -1,11 +1,12 @@
 #include "daemon/engine/busy_programs.h"
 
-#include <regex.h>
+#include <re2/re2.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -16,22 +17,28 @@ namespace {
 
 constexpr std::size_t kShown = 80;  // of a command line, in a blocker's text
 
-struct RegexFree {
-  void operator()(regex_t* regex) const {
-    regfree(regex);
-    delete regex;
-  }
-};
-using Regex = std::unique_ptr<regex_t, RegexFree>;
+using Regex = std::unique_ptr<re2::RE2>;
 
+// RE2 and not regcomp(3): it reads what people write for Python, the same on every platform, and
+// neither its memory nor its time can be driven up by a pattern, as "((a{255}){255}){255}" does
+// with glibc.
 absl::StatusOr<Regex> Compile(const std::string& pattern) {
-  auto compiled = std::make_unique<regex_t>();
-  const int error = regcomp(compiled.get(), pattern.c_str(), REG_EXTENDED);
-  if (error == 0) return Regex(compiled.release());
-  char text[128];
-  regerror(error, compiled.get(), text, sizeof text);
+  // A command line is bytes, which need not be UTF-8.
+  re2::RE2::Options options(re2::RE2::Latin1);
+  options.set_log_errors(false);
+  auto compiled = std::make_unique<re2::RE2>(pattern, options);
+  if (compiled->ok()) return compiled;
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", pattern, "\" is no POSIX extended regular expression for command lines: ", text));
+      "\"", pattern, "\" is no regular expression (RE2's syntax): ", compiled->error()));
+}
+
+// Where it matches, if it does.
+std::optional<std::size_t> Find(const re2::RE2& regex, const std::string& command) {
+  re2::StringPiece match;
+  if (!regex.Match(command, 0, command.size(), re2::RE2::UNANCHORED, &match, 1)) {
+    return std::nullopt;
+  }
+  return static_cast<std::size_t>(match.data() - command.data());
 }
 
 // Whether the program that runs is one of ours by name: stageloadctl, stageload, stageloadd, shim.
@@ -75,10 +82,9 @@ std::vector<core::BusyReading> LookForBusy(
     if (!command.ok() || command->empty() || IsStageload(*command)) continue;
     for (std::size_t i = 0; i < readings.size(); ++i) {
       if (!readings[i].match.empty()) continue;
-      regmatch_t where{};
-      if (regexec(compiled[i].get(), command->c_str(), 1, &where, 0) != 0) continue;
-      readings[i].match = absl::StrCat(process.identity.pid, " ",
-                                       Around(*command, static_cast<std::size_t>(where.rm_so)));
+      const std::optional<std::size_t> where = Find(*compiled[i], *command);
+      if (!where) continue;
+      readings[i].match = absl::StrCat(process.identity.pid, " ", Around(*command, *where));
     }
   }
   return readings;

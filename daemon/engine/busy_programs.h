@@ -15,8 +15,8 @@
 
 namespace stageload::engine {
 
-// InvalidArgument, with the pattern and regcomp(3)'s own words, for what is no POSIX extended
-// regular expression.
+// InvalidArgument, with the pattern and RE2's own words, for what is no regular expression of its
+// syntax: that of Perl and Python, and POSIX's classes, without back references and looking around.
 absl::Status CheckBusyPattern(const std::string& pattern);
 
 // One reading for each pattern: the first process of `table` whose whole command line it matches,

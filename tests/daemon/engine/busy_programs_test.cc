@@ -159,16 +159,37 @@ TEST_F(BusyPrograms, EachCommandLineIsReadOnceForAllPatterns) {
   EXPECT_THAT(machine_.read, ElementsAre(10, 11));
 }
 
-TEST(CheckBusyPattern, TakesExtendedExpressionsAndRefusesOthersWithThePatternAndTheReason) {
+TEST_F(BusyPrograms, PatternsThatWereWrittenForPythonOrForPosixMeanTheSame) {
+  machine_.Run(10, "/opt/ComfyUI/python3.11 main.py --port 8188");
+  for (const char* matches :
+       {"(?i)comfyui", "python\\d\\.\\d+", "\\bmain\\.py\\b", "main\\.py\\s--port",
+        "(?:main|app)[.]py", "(?P<name>main)", "\\w+\\.py", "[\\w.]+ --p.*?8",
+        "[[:alpha:]]+[.]py --port [0-9]{4}$", "[c]omfyui|[C]omfyUI"}) {
+    EXPECT_THAT(Look({matches}), ElementsAre("10 /opt/ComfyUI/python3.11 main.py --port 8188"))
+        << matches;
+  }
+  for (const char* no : {"comfyui", "python\\D", "\\bain", "(?i)comfyuis"}) {
+    EXPECT_THAT(Look({no}), ElementsAre("")) << no;
+  }
+}
+
+TEST_F(BusyPrograms, ACommandLineThatIsNotUtf8IsMatchedByItsBytes) {
+  machine_.Run(10, "trainer \xff\xc3\xa4 end");
+  EXPECT_THAT(Look({"trainer ..\xa4 end"}), ElementsAre("10 trainer \xff\xc3\xa4 end"));
+  EXPECT_THAT(Look({"r .+ end$"}), ElementsAre("10 trainer \xff\xc3\xa4 end"));
+}
+
+TEST(CheckBusyPattern, TakesExpressionsAndRefusesOthersWithThePatternAndTheReason) {
   for (const char* good : {"ollama", "a|b", "^python3? .*train[.]py$", "x{2,3}", "a b"}) {
     EXPECT_TRUE(CheckBusyPattern(good).ok()) << good;
   }
-  for (const char* bad : {"(", "[a", "a{2", "a{3,2}", "\\"}) {
+  for (const char* bad :
+       {"(", "[a", "a{3,2}", "\\", "(?=a)b", "(a)\\1", "((((a{255}){255}){255}){255})"}) {
     const absl::Status status = CheckBusyPattern(bad);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << bad;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("\"" + std::string(bad) +
-                          "\" is no POSIX extended regular expression for command lines: "));
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("\"" + std::string(bad) + "\" is no regular expression (RE2's syntax): "));
   }
 }
 

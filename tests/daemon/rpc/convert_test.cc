@@ -221,7 +221,7 @@ TEST(ToPolicyTest, EachBadFieldIsNamedWithItsValue) {
          p.set_memory_auto(true);
          p.set_memory_bytes(1);
        }},
-      {"policy.busy_patterns", "\"(\" is no POSIX extended regular expression",
+      {"policy.busy_patterns", "\"(\" is no regular expression (RE2's syntax): ",
        [](auto& p) {
          p.add_busy_patterns("good");
          p.add_busy_patterns("(");
