@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/foreground_command.h"
 #include "client/ctl/guard_run.h"
@@ -15,6 +18,20 @@
 
 namespace stageload::ctl {
 namespace {
+
+struct Options {
+  AdmissionOptions admission;
+  std::optional<std::string> poll;
+};
+
+// stageload 0.1 had it, so its command lines have it.
+absl::Status CheckPoll(const std::optional<std::string>& text) {
+  if (!text) return absl::OkStatus();
+  const absl::StatusOr<absl::Duration> poll = DurationOption("--poll", *text);
+  if (!poll.ok()) return poll.status();
+  if (*poll > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--poll ", *text, ": must be above 0, as in 5s"));
+}
 
 // All but the pid.
 absl::StatusOr<v1::GuardRequest> ToGuardRequest(AdmissionOptions options,
@@ -33,11 +50,14 @@ absl::StatusOr<v1::GuardRequest> ToGuardRequest(AdmissionOptions options,
   return request;
 }
 
-int Guard(const Invocation& invocation, const CLI::App& command, const AdmissionOptions& options) {
+int Guard(const Invocation& invocation, const CLI::App& command, const Options& options) {
   if (invocation.command.empty() || invocation.command.front().empty()) {
     return UsageError(invocation, command, "no command given");
   }
-  absl::StatusOr<v1::GuardRequest> request = ToGuardRequest(options, invocation.command);
+  if (const absl::Status poll = CheckPoll(options.poll); !poll.ok()) {
+    return UsageError(invocation, command, std::string(poll.message()));
+  }
+  absl::StatusOr<v1::GuardRequest> request = ToGuardRequest(options.admission, invocation.command);
   if (!request.ok()) {
     return UsageError(invocation, command, std::string(request.status().message()));
   }
@@ -52,8 +72,13 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Admission
 void AddGuard(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("guard", "wait for room, run a command here, stop it over its budget");
-  const auto options = std::make_shared<AdmissionOptions>();
-  AddAdmissionOptions(*command, *options, "30m");
+  const auto options = std::make_shared<Options>();
+  AddAdmissionOptions(*command, options->admission, "30m");
+  command
+      ->add_option("--poll", options->poll,
+                   "as in stageload 0.1, and without effect: the daemon reads the machine twice a "
+                   "second, and more often when it gets close")
+      ->type_name("DUR");
   TakesCommand(
       *command, invocation,
       "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"

@@ -93,17 +93,13 @@ absl::Status ReadTimes(const AdmissionOptions& options, v1::Policy& policy) {
   return status;
 }
 
-// What makes no sense without another option.
+// What makes no sense without another option. --quiet-for has company that we do not see: the
+// patterns of the config.
 absl::Status CheckCompany(const AdmissionOptions& options) {
   if (options.memory == kAuto && options.profile.empty() && options.name.empty()) {
     return absl::InvalidArgumentError(  // it would never declare anything
         "--memory auto: needs a --profile or a --name, under which what its runs have needed is "
         "remembered");
-  }
-  if (options.quiet_for && options.busy.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--quiet-for ", *options.quiet_for,
-                     ": needs a --busy PATTERN, the programs that are to be quiet"));
   }
   return absl::OkStatus();
 }
@@ -132,8 +128,8 @@ void AddPolicyOptions(CLI::App& command, AdmissionOptions& options,
   add("--kill-free", options.kill_free, "PCT",
       "it may be stopped to save the machine while less memory than this is available (10)");
   add("--busy", options.busy, "REGEX",
-      "wait while a program that stageload does not run matches this POSIX extended regular "
-      "expression anywhere in its command line; may be repeated")
+      "wait while a program that stageload does not run matches this regular expression "
+      "(as Python's) anywhere in its command line; may be repeated")
       ->allow_extra_args(false);
   add("--quiet-for", options.quiet_for, "DUR",
       "with --busy: wait for so long after the last that matched (1m)");

@@ -132,6 +132,15 @@ TEST(AdmissionOptions, MemoryAutoNeedsANameForWhatIsLearned) {
   }
 }
 
+TEST(AdmissionOptions, QuietForMayStandAloneSinceTheConfigMayHaveThePatterns) {
+  AdmissionOptions options;
+  options.quiet_for = "2m";
+  const absl::StatusOr<v1::Policy> policy = ToPolicy(options);
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ(policy->quiet_for_ns(), 120'000'000'000);
+  EXPECT_EQ(policy->busy_patterns_size(), 0);
+}
+
 TEST(AdmissionOptions, ThatAreWrongAreNamedWithTheirValueAndARightOne) {
   struct Case {
     std::string text;  // both of them
@@ -145,12 +154,7 @@ TEST(AdmissionOptions, ThatAreWrongAreNamedWithTheirValueAndARightOne) {
        [](auto& o) { o.on_over_budget = "kill"; }},
       {"--time: duration \"soon\"", "30m", [](auto& o) { o.time_limit = "soon"; }},
       {"--time: duration \"0s\"", "above 0", [](auto& o) { o.time_limit = "0s"; }},
-      {"--quiet-for 1m", "--busy", [](auto& o) { o.quiet_for = "1m"; }},
-      {"--quiet-for: duration \"x\"", "30m",
-       [](auto& o) {
-         o.busy = {"a"};
-         o.quiet_for = "x";
-       }},
+      {"--quiet-for: duration \"x\"", "30m", [](auto& o) { o.quiet_for = "x"; }},
       {"--memory: size \"automatic\"", "8G", [](auto& o) { o.memory = "automatic"; }},
   };
   for (const Case& wrong : cases) {
