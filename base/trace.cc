@@ -264,6 +264,16 @@ absl::Status AddEvent(Fields& fields, Trace& trace) {
   return fields.status();
 }
 
+// As the Python library writes them: of the first of several that are alike.
+absl::Status AddError(Fields& fields, Trace& trace) {
+  fields.Require("t");
+  TraceError error;
+  error.t = fields.Number("t", -kMaxSeconds, kMaxSeconds).value_or(0);
+  error.error = fields.Text("error");
+  trace.errors.push_back(std::move(error));
+  return fields.status();
+}
+
 absl::Status NotJson(std::string_view line) {
   if (HasControlBytes(line) || !IsUtf8(line))
     return absl::InvalidArgumentError("binary data, not a trace");
@@ -289,6 +299,7 @@ absl::Status AddLine(const std::string& line, Trace& trace) {
   if (type == "start") return AddStart(fields, trace);
   if (type == "sample") return AddSample(fields, trace);
   if (type == "event") return AddEvent(fields, trace);
+  if (type == "error") return AddError(fields, trace);
   if (type == "end") {
     trace.ended = true;
   } else {

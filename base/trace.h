@@ -48,11 +48,18 @@ struct TraceEvent {
   std::string rest;
 };
 
+// A reading that failed: there is a gap where a sample would be.
+struct TraceError {
+  double t = 0;
+  std::string error;
+};
+
 struct Trace {
   std::string path;
   std::optional<TraceStart> start;
   std::vector<TraceSample> samples;  // one at least; by t, and in the file's order where t is equal
   std::vector<TraceEvent> events;    // likewise
+  std::vector<TraceError> errors;    // in the file's order
   std::vector<std::string> others;   // lines of types that are not known, in the file's order
   bool ended = false;                // there is an "end"
   // What a reader should know, one line each: `line 207 is cut: left out`,

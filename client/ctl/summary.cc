@@ -29,7 +29,8 @@ constexpr char kNotes[] =
     "With several traces each column is followed by its difference from the first. With --json: "
     "one\n"
     "document for one trace, an array for several. Exits with 1 when a trace cannot be read; the\n"
-    "others are shown all the same.";
+    "others are shown all the same. `stageload summary TRACE` prints JSON, as stageload 0.1 does,\n"
+    "wherever its output is not a terminal.";
 
 struct Options {
   std::vector<std::string> traces;
@@ -202,7 +203,13 @@ std::string JsonText(const std::vector<SummarisedTrace>& traces, bool one_docume
   return Document(one_document ? documents.front() : documents);
 }
 
-int Summary(const Options& options) {
+// A script that was written for stageload 0.1 calls it by that name and reads the one document.
+bool IsForOldScript(const Invocation& invocation, const Options& options) {
+  return invocation.program == "stageload" && options.traces.size() == 1 &&
+         isatty(STDOUT_FILENO) == 0;
+}
+
+int Summary(const Options& options, bool as_json) {
   std::vector<SummarisedTrace> traces;
   for (const std::string& path : options.traces) {
     absl::StatusOr<Trace> trace = ReadTrace(path);
@@ -214,11 +221,10 @@ int Summary(const Options& options) {
     traces.push_back({*std::move(trace), std::move(summary)});
   }
   if (traces.empty()) return kExitOther;
-  const bool written =
-      Out(options.json ? JsonText(traces, options.traces.size() == 1) : Text(traces));
+  const bool written = Out(as_json ? JsonText(traces, options.traces.size() == 1) : Text(traces));
   if (!written) return kExitOther;
   for (const SummarisedTrace& one : traces) {
-    if (options.json) break;  // they are in there
+    if (as_json) break;  // they are in there
     for (const std::string& note : one.trace.notes) Note(absl::StrCat(one.trace.path, ": ", note));
   }
   return traces.size() == options.traces.size() ? kExitOk : kExitOther;
@@ -236,7 +242,11 @@ void AddSummary(CLI::App& app, Invocation& invocation) {
   command->add_flag("--json", options->json, "for programs");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
   AddExample(*command, invocation, {"stageloadctl summary before.jsonl run.jsonl"});
-  command->callback([=, &invocation] { invocation.action = [=] { return Summary(*options); }; });
+  command->callback([=, &invocation] {
+    invocation.action = [=, &invocation] {
+      return Summary(*options, options->json || IsForOldScript(invocation, *options));
+    };
+  });
 }
 
 }  // namespace stageload::ctl

@@ -19,14 +19,25 @@ void Raise(std::optional<Value>& highest, const std::optional<Value>& value) {
   if (value && (!highest || *value > *highest)) highest = value;
 }
 
-// The stages without their peaks. An event may come before the first sample and after the last.
+// When the own work of the stage that `event` begins does: until what it lets go of at once is
+// released, the memory is still that of the stage before.
+double BeginOf(std::vector<TraceEvent>::const_iterator event, const std::vector<TraceEvent>& all) {
+  double begin = event->t;
+  while (++event != all.end() && event->kind == "release") begin = event->t;
+  return begin;
+}
+
+// The stages without their peaks. An event may come before the first sample and after the last; the
+// stage that the run is in already does not begin anew.
 std::vector<TraceStage> Bands(const Trace& trace) {
   const double begin = std::min(0.0, trace.samples.front().t);
   std::vector<TraceStage> stages;
-  for (const TraceEvent& event : trace.events) {
-    if (event.kind != "stage") continue;
-    if (stages.empty() && event.t > begin) stages.push_back({kBeforeTheFirst, begin, begin, {}});
-    stages.push_back({event.stage, event.t, event.t, {}});
+  for (auto event = trace.events.begin(); event != trace.events.end(); ++event) {
+    if (event->kind != "stage") continue;
+    const double at = std::max(begin, BeginOf(event, trace.events));
+    if (stages.empty() && at > begin) stages.push_back({kBeforeTheFirst, begin, begin, {}});
+    if (!stages.empty() && stages.back().name == event->stage) continue;
+    stages.push_back({event->stage, at, at, {}});
   }
   if (stages.empty()) stages.push_back({kBeforeTheFirst, begin, begin, {}});
   for (std::size_t i = 0; i + 1 < stages.size(); ++i) stages[i].end = stages[i + 1].begin;
@@ -113,6 +124,10 @@ std::vector<TraceStage> StagesOf(const Trace& trace) {
       ++stage;
     }
     if (sample.t >= stage->begin) Raise(stage->peak_footprint, sample.footprint);
+    // And to those that begin with it.
+    for (auto next = std::next(stage); next != stages.end() && sample.t == next->end; ++next) {
+      Raise(next->peak_footprint, sample.footprint);
+    }
   }
   return stages;
 }
@@ -154,6 +169,10 @@ Json SummaryJson(const Trace& trace, const TraceSummary& summary) {
                           {"seconds", ToMillisecond(stage.end - stage.begin)},
                           {"peak_footprint", Size(stage.peak_footprint)}});
   }
+  Json errors = Json::array();
+  for (const TraceError& error : trace.errors) {
+    errors.push_back(Json{{"t", error.t}, {"error", error.error}});
+  }
   Json json{{"meta", Meta(trace.start)},
             {"duration", ToMillisecond(summary.duration)},
             {"peak_footprint", Size(summary.peak_footprint)},
@@ -165,7 +184,8 @@ Json SummaryJson(const Trace& trace, const TraceSummary& summary) {
                            {"seconds", ToMillisecond(summary.loads.seconds)}}},
             {"releases",
              Json{{"count", summary.releases.count}, {"bytes", summary.releases.bytes.count()}}},
-            {"outside_stage", summary.outside_stage}};
+            {"outside_stage", summary.outside_stage},
+            {"errors", std::move(errors)}};
   if (summary.swap) {
     json["swap_growth"] = (summary.swap->peak - summary.swap->start).count();
   }

@@ -22,8 +22,9 @@ struct TraceStage {
   std::optional<Bytes> peak_footprint;  // of the samples in [begin, end)
 };
 
-// One after another, from the first sample or the first stage to the last sample or stage; what
-// comes before the first is "setup". One for the whole run where none was marked.
+// One after another, from the beginning to the last sample or stage; what comes before the first is
+// "setup". One for the whole run where none was marked. A stage begins behind the releases that
+// follow its event, and not anew when the run is in it already.
 std::vector<TraceStage> StagesOf(const Trace& trace);
 
 // Of "load" and "reload" events, or of "release" events.

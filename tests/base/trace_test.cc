@@ -72,6 +72,8 @@ TEST_F(TraceFile, IsReadWithEveryFieldAndTheFieldsThatAreNotKnown) {
       R"({"type":"event","kind":"load","stage":"encode","name":"w","nbytes":7,"seconds":1.5,"note":"n","t":0.002,"y":null})"
       "\n"
       R"({"type":"error","t":0.003,"error":"read failed"})"
+      "\n"
+      R"({"type":"note","text":"x"})"
       "\n" +
       kEnd);
   ASSERT_TRUE(trace.start);
@@ -94,7 +96,10 @@ TEST_F(TraceFile, IsReadWithEveryFieldAndTheFieldsThatAreNotKnown) {
   EXPECT_EQ(event.note, "n");
   EXPECT_EQ(event.t, 0.002);
   EXPECT_EQ(event.rest, R"({"y":null})");
-  EXPECT_THAT(trace.others, ElementsAre(R"({"type":"error","t":0.003,"error":"read failed"})"));
+  ASSERT_EQ(trace.errors.size(), 1U);
+  EXPECT_EQ(trace.errors[0].t, 0.003);
+  EXPECT_EQ(trace.errors[0].error, "read failed");
+  EXPECT_THAT(trace.others, ElementsAre(R"({"type":"note","text":"x"})"));
   EXPECT_TRUE(trace.ended);
   EXPECT_THAT(trace.notes, IsEmpty());
 }

@@ -208,6 +208,7 @@ TRACE = """\
 {"type":"event","kind":"load","name":"vae","nbytes":500,"seconds":0.4,"note":"outside_stage","t":0.5}
 {"type":"sample","t":1.0,"footprint":9000,"swap_used":7000000000,"level":40,"available":20000000000}
 {"type":"event","kind":"release","name":"vae","nbytes":500,"t":1.2}
+{"type":"error","t":1.3,"error":"OSError: no such process"}
 {"type":"sample","t":1.5,"footprint":9000,"swap_used":9000000000,"level":30,"available":19000000000}
 {"type":"end"}
 """

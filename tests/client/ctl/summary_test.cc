@@ -59,7 +59,8 @@ TEST_F(Summary, PrintsJsonWithTheFieldsThatAreDocumented) {
                         R"("stages":[{"stage":"setup","seconds":0.5,"peak_footprint":1048576},)"
                         R"({"stage":"encode","seconds":0.5,"peak_footprint":3145728}],)"
                         R"("loads":{"count":0,"bytes":0,"seconds":0.0},)"
-                        R"("releases":{"count":0,"bytes":0},"outside_stage":[],"swap_growth":1024,)"
+                        R"("releases":{"count":0,"bytes":0},"outside_stage":[],"errors":[],)"
+                        R"("swap_growth":1024,)"
                         R"("samples":2,"ended":true,"notes":[],"trace":")" +
                         path + "\"}"));
 }

@@ -58,9 +58,34 @@ TEST(Stages, OneWithoutASampleHasNoPeak) {
               ElementsAre("setup 0.0-0.5 3", "a 0.5-1.0 none", "b 1.0-2.0 5"));
 }
 
+TraceEvent Release(double t) {
+  TraceEvent event;
+  event.t = t;
+  event.kind = "release";
+  return event;
+}
+
+TEST(Stages, OneBeginsBehindTheReleasesThatEnteringItSetOff) {
+  EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(1.1, 90), Sample(2, 5), Sample(3, 4)},
+                             {Stage(1, "a"), Release(1.1), Release(1.5), Stage(2.5, "b")})),
+              ElementsAre("setup 0.0-1.5 90", "a 1.5-2.5 5", "b 2.5-3.0 4"));
+  // Not behind one that comes later, when it has done something else.
+  TraceEvent load = Release(1.2);
+  load.kind = "load";
+  EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(1.1, 90), Sample(2, 5)},
+                             {Stage(1, "a"), load, Release(1.5)})),
+              ElementsAre("setup 0.0-1.0 3", "a 1.0-2.0 90"));
+}
+
+TEST(Stages, TheOneThatTheRunIsInDoesNotBeginAnew) {
+  EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(1, 9), Sample(3, 5)},
+                             {Stage(0.5, "a"), Stage(1, "a"), Stage(2, "b"), Stage(2.5, "a")})),
+              ElementsAre("setup 0.0-0.5 3", "a 0.5-2.0 9", "b 2.0-2.5 none", "a 2.5-3.0 5"));
+}
+
 TEST(Stages, TheFirstMayBeginWithTheRunOrBefore) {
   EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(2, 5)}, {Stage(-1, "a")})),
-              ElementsAre("a -1.0-2.0 5"));
+              ElementsAre("a 0.0-2.0 5"));
   EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(2, 5)}, {Stage(0, "a")})),
               ElementsAre("a 0.0-2.0 5"));
 }
@@ -72,6 +97,11 @@ TEST(Stages, ARunWithoutMarksIsOne) {
 TEST(Stages, TheLastMayBeginAfterTheLastSampleOrWithIt) {
   EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(2, 5)}, {Stage(1, "a"), Stage(3, "b")})),
               ElementsAre("setup 0.0-1.0 3", "a 1.0-3.0 5", "b 3.0-3.0 none"));
+}
+
+TEST(Stages, ThatBeginWithTheLastSampleHaveIt) {
+  EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(2, 5)}, {Stage(2, "a"), Stage(2, "b")})),
+              ElementsAre("setup 0.0-2.0 5", "a 2.0-2.0 5", "b 2.0-2.0 5"));
 }
 
 TEST(Summary, FindsTheExtremes) {
@@ -139,6 +169,13 @@ TEST(Summary, WhatNoSampleHasIsAbsent) {
   EXPECT_TRUE(json.at("min_level").is_null());
   EXPECT_FALSE(json.contains("swap_growth"));
   EXPECT_FALSE(json.contains("true_peak"));
+}
+
+TEST(Summary, HasTheReadingsThatFailed) {
+  Trace trace = Recorded({Sample(0, 1)});
+  trace.errors = {{1.5, "OSError: no such process"}};
+  EXPECT_EQ(SummaryJson(trace, Summarise(trace)).at("errors").dump(),
+            R"([{"t":1.5,"error":"OSError: no such process"}])");
 }
 
 TEST(Summary, TakesAWholeLevelAsAWholeNumberAndTimesToTheMillisecond) {

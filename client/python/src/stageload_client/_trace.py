@@ -68,6 +68,7 @@ class Trace:
     start: dict[str, Any] | None = None
     samples: list[dict[str, Any]] = field(default_factory=list)  # by t
     events: list[dict[str, Any]] = field(default_factory=list)  # by t
+    errors: list[dict[str, Any]] = field(default_factory=list)
     ended: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -142,6 +143,11 @@ def _add_line(text: str, trace: Trace) -> None:
         _sizes(line, "nbytes")
         _number(line, "seconds", 0, _MAX_SECONDS)
         trace.events.append(line)
+    elif kind == "error":
+        _require(line, "t")
+        _number(line, "t", -_MAX_SECONDS, _MAX_SECONDS)
+        _texts(line, "error")
+        trace.errors.append({"t": line["t"], "error": line.get("error") or ""})
     elif kind == "end":
         trace.ended = True
 
@@ -230,17 +236,29 @@ def _note_gaps(trace: Trace) -> None:
     trace.notes.append(f"no sample for {where}" if gaps == 1 else many)
 
 
+def _begin(events: list[dict[str, Any]], at: int) -> float:
+    """Of a stage: behind the releases that entering it sets off."""
+    begin: float = events[at]["t"]
+    for event in events[at + 1 :]:
+        if event["kind"] != "release":
+            break
+        begin = event["t"]
+    return begin
+
+
 def _stages(trace: Trace) -> list[dict[str, Any]]:
     """In [begin, end) each; the last sample belongs to the stage that it ends."""
     begin = min(0.0, trace.samples[0]["t"])
     last = trace.samples[-1]["t"]
     bands: list[list[Any]] = []  # name, begin, end, peak
-    for event in trace.events:
+    for i, event in enumerate(trace.events):
         if event["kind"] != "stage":
             continue
-        if not bands and event["t"] > begin:
+        t, name = max(begin, _begin(trace.events, i)), event.get("stage") or ""
+        if not bands and t > begin:
             bands.append(["setup", begin, begin, None])
-        bands.append([event.get("stage") or "", event["t"], event["t"], None])
+        if not bands or bands[-1][0] != name:
+            bands.append([name, t, t, None])
     if not bands:
         bands.append(["setup", begin, begin, None])
     for band, following in zip(bands, bands[1:]):
@@ -253,9 +271,11 @@ def _stages(trace: Trace) -> list[dict[str, Any]]:
             at + 1 < len(bands) and t >= bands[at][2] and not (t == last and bands[at][2] == last)
         ):
             at += 1
-        band = bands[at]
-        if t >= band[1] and footprint is not None and (band[3] is None or footprint > band[3]):
-            band[3] = footprint
+        for i, band in enumerate(bands[at:]):
+            if i > 0 and t != band[2]:  # the last sample belongs to those that begin with it, too
+                break
+            if t >= band[1] and footprint is not None and (band[3] is None or footprint > band[3]):
+                band[3] = footprint
     return [
         {"stage": name, "seconds": to_millisecond(end - begin), "peak_footprint": peak}
         for name, begin, end, peak in bands
@@ -318,6 +338,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "loads": _sum(trace.events, _is_load),
         "releases": {"count": releases["count"], "bytes": releases["bytes"]},
         "outside_stage": sorted(outside),
+        "errors": trace.errors,
     }
     if swap:
         summary["swap_growth"] = swap["peak"] - swap["start"]
