@@ -55,6 +55,8 @@ stageload_open_library(SQLiteCpp SQLiteCpp sqlite3.h)
 stageload_open_library(stageload_curses_headers curses.h ncurses_dll.h term.h unctrl.h)
 add_library(stageload::curses ALIAS stageload_curses_headers)
 
+add_library(stageload::grpc ALIAS gRPC::grpc++)
+
 set(ABSL_PROPAGATE_CXX_STD ON)
 set(ABSL_ENABLE_INSTALL OFF)
 # Its clock asks CoreFoundation for the local time zone.

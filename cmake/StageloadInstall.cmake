@@ -51,6 +51,13 @@ endif()
 
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+# Of what is compiled or linked into the programs, as Debian's packages have them.
+foreach(package libabsl-dev libcli11-dev libgrpc-dev libprotobuf-dev nlohmann-json3-dev)
+  if(EXISTS /usr/share/doc/${package}/copyright)
+    install(FILES /usr/share/doc/${package}/copyright
+            DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package} COMPONENT runtime)
+  endif()
+endforeach()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright
         COMPONENT debian EXCLUDE_FROM_ALL)
 

@@ -27,6 +27,10 @@ for shell in bash/bash-completion/completions/stageloadctl zsh/zsh/site-function
   fish/fish/vendor_completions.d/stageloadctl.fish; do
   bin/stageloadctl completion "${shell%%/*}" | cmp - "share/${shell#*/}" || fail "${shell#*/} is not what is printed"
 done
+# Where Debian's package has a licence, what is linked in comes with it.
+if [ -s /usr/share/doc/libgrpc-dev/copyright ]; then
+  [ -s share/doc/stageload/licenses/libgrpc-dev ] || fail "the licence of gRPC is not installed"
+fi
 # A copy that is moved finds its programs beside each other.
 STAGELOAD_HOME=$folder/home bin/stageload --version | grep -qx 'stageload [0-9.]*' || fail "stageload --version"
 

@@ -1,0 +1,40 @@
+# Links the archives of gRPC, Protobuf and Abseil where their packages have them, as Debian's do,
+# instead of their shared libraries. These are some fifty, and to find and bind them takes three
+# quarters of the time of `stageloadctl --help` (docs/dependencies.md). The libraries of C beneath
+# them stay shared.
+
+# All or none: two copies of one library would not share what they register.
+function(stageload_link_archives)
+  get_directory_property(targets IMPORTED_TARGETS)
+  list(FILTER targets INCLUDE REGEX "^(gRPC|protobuf|absl|re2|utf8_range)::")
+  # Of programs that write code, and of tests.
+  list(FILTER targets EXCLUDE REGEX "plugin|libprotoc|scoped_mock|_test")
+  set(locations "")
+  foreach(target IN LISTS targets)
+    get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+    set(names IMPORTED_LOCATION)
+    if(configurations)
+      list(TRANSFORM configurations PREPEND IMPORTED_LOCATION_)
+      list(APPEND names ${configurations})
+    endif()
+    foreach(name IN LISTS names)
+      get_target_property(shared ${target} ${name})
+      if(NOT shared MATCHES "\\.so[.0-9]*$")
+        continue()
+      endif()
+      string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${shared}")
+      if(NOT EXISTS ${archive})
+        message(STATUS "gRPC's shared libraries are linked: there is no ${archive}")
+        return()
+      endif()
+      list(APPEND locations ${target} ${name} ${archive})
+    endforeach()
+  endforeach()
+  list(LENGTH locations count)
+  math(EXPR count "${count} / 3")
+  message(STATUS "${count} archives of gRPC, Protobuf and Abseil are linked")
+  while(locations)
+    list(POP_FRONT locations target name archive)
+    set_target_properties(${target} PROPERTIES ${name} ${archive})
+  endwhile()
+endfunction()
