@@ -10,9 +10,49 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   exit 0
 fi
 
+# Only this script needs hyperfine.
+install_hyperfine() {
+  command -v hyperfine >/dev/null && return
+  if [ "$(uname -s)" = Darwin ]; then
+    brew install hyperfine
+  elif [ "$(id -u)" = 0 ]; then
+    apt-get install -y -q --no-install-recommends hyperfine
+  else
+    sudo apt-get install -y -q --no-install-recommends hyperfine
+  fi
+}
+
+# Of each command as a whole process, its median, its own CPU time, and how many times `true` that is.
+whole_processes() {
+  local bin=build/release/bin home
+  home=$(mktemp -d)
+  export STAGELOAD_HOME=$home
+  "$bin/stageloadctl" daemon start >/dev/null
+  "$bin/stageloadctl" hold --queue >/dev/null # or the jobs would run beside what is measured
+  hyperfine -N --warmup 5 --runs 100 --style none --export-json "$home/times.json" true \
+    "$bin/stageloadctl --help" "$bin/stageloadctl submit -- true" >/dev/null 2>"$home/err" ||
+    cat "$home/err" >&2
+  "$bin/stageloadctl" daemon stop >/dev/null 2>&1
+  jq -r '.results[0].median as $true | .results[] |
+    [.command, .median * 1000, (.user + .system) * 1000, .median / $true] | @tsv' "$home/times.json" |
+    awk -F '\t' '
+      BEGIN { goal["--help"] = 5; goal["submit -- true"] = 15 }
+      {
+        sub(/^.*stageloadctl /, "", $1)
+        printf "%-16s median %5.1f ms%s, %4.1f ms CPU, %4.1f x true\n", $1, $2,
+          $1 in goal ? sprintf(" (goal %d)", goal[$1]) : "", $3, $4
+      }'
+  rm -rf "$home"
+}
+
 ./scripts/install_dependencies.sh
+install_hyperfine
 cmake --preset release -DSTAGELOAD_TESTS=ON >/dev/null
-cmake --build --preset release --target core_bench queue_bench telemetry_bench sessions_bench >/dev/null
+cmake --build --preset release --target core_bench queue_bench telemetry_bench sessions_bench \
+  stageloadctl stageloadd stageload-shim >/dev/null
+
+echo "== whole processes; what they take on an idle machine"
+whole_processes
 
 echo "== one step of the core with n starts queued and 100 active clients"
 build/release/bench/core_bench --benchmark_format=csv --benchmark_min_time=0.5 "$@" 2>/dev/null |
