@@ -45,6 +45,18 @@ echo 'nonsense = 1' >"$HOME/.config/stageload/config.toml"
 "$ctl" daemon restart 2>"$folder/err" && fail "restart with a broken config"
 grep -q "nonsense" "$folder/err" || fail "restart said: $(cat "$folder/err")"
 "$ctl" queue >/dev/null || fail "the daemon was ended for a config that is broken"
+
+# A reload of the unit is one of the config, and neither ends nor replaces the daemon.
+pid=$(status .daemon.pid)
+echo 'memory_pool = "7G"' >"$HOME/.config/stageload/config.toml"
+systemctl --user reload stageloadd || fail "systemctl reload"
+reloaded() { "$ctl" history | grep -q "config_reloaded.*memory_pool"; }
+for _ in $(seq 100); do
+  reloaded && break
+  sleep 0.1
+done
+reloaded || fail "not read again: $("$ctl" history)"
+[ "$(status .daemon.pid)" = "$pid" ] || fail "the reload has replaced the daemon"
 rm "$HOME/.config/stageload/config.toml"
 
 "$ctl" daemon stop || fail "stop"
