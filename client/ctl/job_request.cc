@@ -101,7 +101,7 @@ void AddJobOptions(CLI::App& command, JobOptions& options) {
       .add_option("--begin", options.begin,
                   "not before this time: 22:00 (the next), +30m, 2026-12-01T22:00, in local time")
       ->type_name("TIME")
-      ->group("Admission");
+      ->group(kAdmissionHeading);
   command.add_option("--cwd", options.cwd, "the job's working directory (this one)")
       ->type_name("DIR");
   command.add_option("--env", options.env, "set a variable over this environment; may be repeated")

@@ -13,7 +13,6 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr char kAdmission[] = "Admission";
 constexpr char kAuto[] = "auto";
 constexpr int kPriorityLimit = 1000;  // policy.proto
 
@@ -108,46 +107,52 @@ absl::Status CheckCompany(const AdmissionOptions& options) {
 
 void AddPolicyOptions(CLI::App& command, AdmissionOptions& options,
                       const std::string& default_start_timeout) {
-  const auto add = [&](const char* name, auto& value, const char* type, const std::string& help) {
-    return command.add_option(name, value, help)->type_name(type)->group(kAdmission);
+  // What a job has already is no default.
+  const bool of_new = !default_start_timeout.empty();
+  const auto add = [&](const char* name, auto& value, const char* type, const std::string& help,
+                       const std::string& standard = "") {
+    const std::string bracket =
+        of_new && !standard.empty() ? absl::StrCat(" (", standard, ")") : std::string();
+    return command.add_option(name, value, help + bracket)
+        ->type_name(type)
+        ->group(of_new ? kAdmissionHeading : "Admission");
   };
   add("--wait-free", options.wait_free, "PCT",
-      "start only while at least this much memory is available (40)");
+      "start only while at least this much memory is available", "40");
   add("--memory", options.memory, "SIZE|auto",
       "the peak that the command is expected to need; kept free for it once it is admitted. "
       "\"auto\": what runs of its profile have needed");
   add("--swap-budget", options.swap_budget, "SIZE",
-      "stop it once the swap put down to it is over this (8G)");
+      "stop it once the swap put down to it is over this", "8G");
   add("--swap-limit", options.swap_limit, "SIZE",
-      "stop it while the whole machine's swap is over this (none)");
+      "stop it while the whole machine's swap is over this", "none");
   add("--charge", options.charge, "system|own",
       "what counts against the swap budget: its share of the machine's growth, or only what its "
-      "own swapped bytes account for (system)");
+      "own swapped bytes account for",
+      "system");
   add("--on-over-budget", options.on_over_budget, "stop|suspend|warn",
-      "what to do once it is over its swap budget (stop)");
+      "what to do once it is over its swap budget", "stop");
   add("--kill-free", options.kill_free, "PCT",
-      "it may be stopped to save the machine while less memory than this is available (10)");
+      "it may be stopped to save the machine while less memory than this is available", "10");
   add("--busy", options.busy, "REGEX",
       "wait while a program that stageload does not run matches this regular expression "
       "(as Python's) anywhere in its command line; may be repeated")
       ->allow_extra_args(false);
   add("--quiet-for", options.quiet_for, "DUR",
-      "with --busy: wait for so long after the last that matched (1m)");
-  add("--start-timeout", options.start_timeout, "DUR",
-      absl::StrCat("give up after waiting this long for room",
-                   default_start_timeout.empty() ? "" : " (", default_start_timeout,
-                   default_start_timeout.empty() ? "" : ")"));
+      "with --busy: wait for so long after the last that matched", "1m");
+  add("--start-timeout", options.start_timeout, "DUR", "give up after waiting this long for room",
+      default_start_timeout);
   add("--time", options.time_limit, "DUR",
-      "stop it after running for so long, not counting time asleep or suspended (no limit)");
-  add("--priority", options.priority, "N", "-1000 to 1000; higher goes first (0)");
-  add("--grace", options.grace, "DUR", "from SIGTERM to SIGKILL when it is stopped (5s)");
+      "stop it after running for so long, not counting time asleep or suspended", "no limit");
+  add("--priority", options.priority, "N", "-1000 to 1000; higher goes first", "0");
+  add("--grace", options.grace, "DUR", "from SIGTERM to SIGKILL when it is stopped", "5s");
 }
 
 void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
                          const std::string& default_start_timeout) {
   AddPolicyOptions(command, options, default_start_timeout);
   const auto add = [&](const char* name, auto& value, const char* type, const std::string& help) {
-    return command.add_option(name, value, help)->type_name(type)->group(kAdmission);
+    return command.add_option(name, value, help)->type_name(type)->group(kAdmissionHeading);
   };
   add("--after", options.after, "ID[,ID...]",
       "start once these jobs have completed; cancelled when one of them fails. May be repeated")

@@ -16,6 +16,10 @@
 
 namespace stageload::ctl {
 
+// Over these options in help.
+inline constexpr char kAdmissionHeading[] =
+    "Admission (in brackets what holds unless the config has another default)";
+
 // As they were typed. What was not given stays absent in the messages, so that the daemon's
 // defaults hold.
 struct AdmissionOptions {
@@ -38,7 +42,8 @@ struct AdmissionOptions {
   std::vector<std::string> after;  // ids, and lists of them: "3", "4,5"
 };
 
-// `default_start_timeout` is only for the help: "30m", "none", or empty.
+// `default_start_timeout` is only for the help: "30m", "none", or empty where they are of a job
+// that is there, and so have no defaults.
 void AddAdmissionOptions(CLI::App& command, AdmissionOptions& options,
                          const std::string& default_start_timeout);
 // Those of them that make up a Policy.

@@ -124,6 +124,19 @@ TEST(Examples, HaveValuesThatTheCommandsTake) {
   std::filesystem::remove_all(folder);
 }
 
+// A default in brackets is true only where the config says nothing else.
+TEST(Commands, ThatAdmitSayThatTheConfigMayHaveOtherDefaults) {
+  for (const char* command : {"guard", "submit", "run"}) {
+    EXPECT_THAT(RunProgram("/nonexistent/home", {command, "--help"}).out,
+                HasSubstr("in brackets what holds unless the config has another default"))
+        << command;
+  }
+  // Those that an update leaves out are as they were.
+  EXPECT_THAT(RunProgram("/nonexistent/home", {"update", "--help"}).out,
+              testing::AllOf(HasSubstr("--grace DUR"), Not(HasSubstr("(5s)")),
+                             Not(HasSubstr("in brackets"))));
+}
+
 // ---- What is said of a wrong line ----
 
 Result Ctl(const Words& words) { return RunProgram("/nonexistent/home", words); }
