@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/ctl/command_tree.h"
+#include "client/ctl/event_kinds.h"
 #include "client/ctl/json.h"
 #include "client/ctl/outcome.h"
 #include "stageload/v1/job.pb.h"
@@ -140,6 +141,7 @@ std::vector<Candidate> ValuesOf(const CLI::Option& option, const Place& place,
   if (type == "ID") return live.jobs(place.command->get_name());
   if (absl::StartsWith(type, "ID[")) return live.jobs("--" + option.get_lnames().front());
   if (absl::StartsWith(type, "STATE")) return Plain(States());
+  if (absl::StartsWith(type, "EVENT")) return Plain(EventKinds());
   if (IsCalled(option, "platform")) return Plain({"linux", "macos"});
   if (IsCalled(option, "group")) return live.groups();
   if (IsCalled(option, "profile")) return live.profiles();

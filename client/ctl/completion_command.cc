@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/closest_word.h"
 #include "client/ctl/completion_live.h"
 #include "client/ctl/completion_scripts.h"
 #include "client/ctl/exit_code.h"
@@ -87,7 +88,8 @@ void AddCompletion(CLI::App& app, Invocation& invocation) {
       const auto script = Scripts().find(*shell);
       if (script == Scripts().end()) {
         return UsageError(invocation, *command,
-                          absl::StrCat("shell: \"", *shell, "\": write bash, zsh or fish"));
+                          absl::StrCat("shell: \"", *shell, "\": write bash, zsh or fish",
+                                       DidYouMean(*shell, {"bash", "zsh", "fish"})));
       }
       return Out(script->second) ? kExitOk : kExitOther;
     };

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "client/ctl/begin_time.h"
 #include "client/ctl/errors.h"
+#include "client/ctl/event_kinds.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/json.h"
@@ -99,33 +100,10 @@ std::string Text(const EventPage& page, bool json) {
   return lines;
 }
 
-// Those that this program knows; a newer daemon may have more.
-const std::vector<std::string>& KnownKinds() {
-  static const std::vector<std::string>* const kinds =
-      new std::vector<std::string>{"admitted",      "held",
-                                   "released",      "updated",
-                                   "warned",        "suspended",
-                                   "resumed",       "stopping",
-                                   "killed",        "stuck",
-                                   "would_stop",    "ended",
-                                   "requeued",      "registered",
-                                   "lease_waiting", "lease_granted",
-                                   "lease_denied",  "lease_released",
-                                   "queue_held",    "queue_released",
-                                   "draining",      "gap",
-                                   "implausible",   "sample_failed",
-                                   "shim_lost",     "signal_refused",
-                                   "start_delayed", "result_delayed",
-                                   "store_failed",  "store_works",
-                                   "store_damaged", "config_reloaded",
-                                   "config_refused"};
-  return *kinds;
-}
-
 // Where a search for some kinds has found nothing: whether each of them is a kind at all.
 absl::Status CheckKinds(const Connection& connection, const v1::ListHistoryRequest& request) {
   for (const std::string& kind : request.kinds()) {
-    const auto& known = KnownKinds();
+    const auto& known = EventKinds();
     if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
     v1::ListHistoryRequest any;
     any.add_kinds(kind);
@@ -174,7 +152,7 @@ void AddHistory(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--kind", options->kinds,
                    "only such events: admitted, warned, stopping, ended...; may be repeated")
-      ->type_name("KIND")
+      ->type_name("EVENT[,EVENT...]")
       ->allow_extra_args(false);
   command->add_option("-n,--limit,--count", options->count, "the newest so many (50)")
       ->type_name("N");

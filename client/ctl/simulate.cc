@@ -157,8 +157,8 @@ void AddPolicyOptions(CLI::App& command, Options& options) {
       "stop it while the whole machine's swap is over this (none)");
   add("--kill-free", options.admission.kill_free, "PCT",
       "stop it while less memory than this is available (10)");
-  add("--on-over-budget", options.admission.on_over_budget, "WHAT",
-      "what to do over the swap budget: stop, suspend or warn (stop)");
+  add("--on-over-budget", options.admission.on_over_budget, "stop|suspend|warn",
+      "what to do once it is over its swap budget (stop)");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/closest_word.h"
 #include "base/text.h"
 
 namespace stageload::ctl {
@@ -107,6 +108,12 @@ const Option* Find(const std::string& name) {
   return nullptr;
 }
 
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) names.emplace_back(option.name);
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<Sweep> ParseSweep(const std::string& text, const core::Policy& base) {
@@ -116,7 +123,8 @@ absl::StatusOr<Sweep> ParseSweep(const std::string& text, const core::Policy& ba
   if (option == nullptr) {
     return Wrong(text,
                  absl::StrCat("cannot sweep \"", name,
-                              "\", only swap-budget, swap-limit, wait-free and kill-free"),
+                              "\", only swap-budget, swap-limit, wait-free and kill-free",
+                              DidYouMean(name, Names())),
                  kOptions[0].example);
   }
   const std::vector<std::string> parts =

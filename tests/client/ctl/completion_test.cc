@@ -214,6 +214,16 @@ TEST(CompletionOfTheProgram, HasEachCommandAndEachOptionOfItsHelp) {
   EXPECT_GT(CheckAllBelow({}), 150);  // else help is not read here as it is written
 }
 
+TEST(CompletionOfTheProgram, HasTheWordsOfWhatIsChosenFrom) {
+  EXPECT_THAT(ProgramCompletes({"history", "--kind", "lease_"}),
+              ElementsAre("lease_waiting", "lease_granted", "lease_denied", "lease_released"));
+  EXPECT_THAT(ProgramCompletes({"history", "--kind=ended,adm"}),
+              ElementsAre("--kind=ended,admitted"));
+  EXPECT_THAT(ProgramCompletes({"simulate", "--on-over-budget", ""}),
+              ElementsAre("stop", "suspend", "warn"));
+  EXPECT_THAT(ProgramCompletes({"completion", ""}), ElementsAre("bash", "zsh", "fish"));
+}
+
 TEST(CompletionOfTheProgram, SaysNothingAndStartsNothingWithoutADaemon) {
   EXPECT_THAT(ProgramCompletes({"logs", ""}), IsEmpty());
   EXPECT_THAT(ProgramCompletes({"submit", "--group", ""}), IsEmpty());
@@ -227,7 +237,9 @@ TEST(CompletionOfTheProgram, PrintsAScriptForEachShellAndNamesTheOthersWhenItHas
   }
   const Result other = RunProgram("/nonexistent", {"completion", "tcsh"});
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, testing::HasSubstr("\"tcsh\": write bash, zsh or fish"));
+  EXPECT_THAT(other.err, testing::HasSubstr("\"tcsh\": write bash, zsh or fish\n"));
+  EXPECT_THAT(RunProgram("/nonexistent", {"completion", "bsh"}).err,
+              testing::HasSubstr("; did you mean bash?\n"));
 }
 
 }  // namespace

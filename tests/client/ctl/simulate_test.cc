@@ -160,6 +160,13 @@ TEST_F(Simulate, SweepsAnOptionWithALineForEachValue) {
   EXPECT_EQ(RunJson({path, "--sweep", "swap-limit=9G:10G:3G"}).size(), 1U);
 }
 
+TEST_F(Simulate, NamesTheOptionThatWasMeantToBeSwept) {
+  const Result result =
+      Run({Write("grow.jsonl", kGrowing), "--sweep", "swap-buget=1000:4000:1000"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("kill-free; did you mean swap-budget?; as in --sweep "));
+}
+
 TEST_F(Simulate, SaysOfASweptValueThatItWouldBeRefusedOrNeverAdmitted) {
   const std::string path = Write("grow.jsonl", kGrowing);
   const Result result = Run({path, "--swap-budget", "600", "--sweep", "swap-limit=500:2000:500"});
