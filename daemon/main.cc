@@ -137,7 +137,7 @@ class Daemon {
 
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGALRM}};
   std::unique_ptr<Settings> settings_;
-  std::string end_;  // why it ends
+  std::string end_;  // why it ends, as its log goes on behind "ends"
   std::optional<rpc::ListeningSocket> socket_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<host::Host> host_ = host::NewLocalHost();
@@ -225,7 +225,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   server_ = std::make_unique<rpc::Server>(RpcParts(paths, options));
   StartThreads();
   Log(LogLevel::kInfo, "listens",
-      absl::StrCat("stageloadd ", kVersion, " pid ", getpid(), " listens at ", paths.socket,
+      absl::StrCat("stageloadd ", kVersion, " pid ", getpid(), " at ", paths.socket,
                    passed ? ", passed to it" : ""));
   if (options.overrides.dry_run) {
     Log(LogLevel::kInfo, "dry_run",
@@ -301,9 +301,9 @@ void Daemon::TakeSignal() {
   }
   if (signal == SIGALRM) {
     if (!socket_->NextWaits()) return;
-    end_ = "makes room for the daemon that is kept running";
+    end_ = "to make room for the daemon that is kept running";
   } else {
-    end_ = absl::StrCat("ends on signal ", signal.value_or(0));
+    end_ = absl::StrCat("on signal ", signal.value_or(0));
   }
   server_->EndServing();
 }
@@ -316,7 +316,7 @@ void Daemon::Stop() {
   host_.reset();
   hub_.Stop();
   hub_thread_.join();
-  Log(LogLevel::kInfo, "left", absl::StrCat("stageloadd pid ", getpid(), " has left"));
+  Log(LogLevel::kInfo, "left", absl::StrCat("stageloadd pid ", getpid()));
   CloseLog();
 }
 

@@ -132,6 +132,14 @@ TEST_F(Daemon, ItKeepsALogInItsHome) {
   EXPECT_EQ(Ctl({"run", "--wait-free", "0", "--", "true"}).exit_code, 0);
   EXPECT_TRUE(Eventually([&] { return !ReadFile(paths().logs + "/stageloadd.log").empty(); }))
       << paths().logs;
+  // Its words follow the event's name.
+  const pid_t pid = daemon().pid();
+  daemon().Signal(SIGTERM);
+  daemon().Wait();
+  const std::string log = ReadFile(paths().logs + "/stageloadd.log");
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("] listens stageloadd 0.2.0 pid ", pid, " at /")));
+  EXPECT_THAT(log, HasSubstr("] ends on signal 15\n"));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("] left stageloadd pid ", pid, "\n")));
 }
 
 TEST_F(Daemon, BothProgramsSayTheSameVersion) {
