@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
 #include "base/private_folder.h"
@@ -25,6 +27,10 @@ namespace {
 
 constexpr int kLockTries = 10;
 constexpr int kLookAgainMs = 100;
+// A daemon that was killed while it started a job leaves a child that has its descriptors, the lock
+// among them, until it has executed its program.
+constexpr int kLooksAtAnOrphan = 400;
+constexpr int kLookAtOrphanMs = 5;
 
 std::string NextLock(const Paths& paths) { return paths.lock + ".next"; }
 
@@ -52,6 +58,11 @@ std::string HolderOf(int lock) {
   return !text.empty() && std::all_of(text.begin(), text.end(), digit) ? text : "unknown";
 }
 
+bool IsGone(const std::string& holder) {
+  pid_t pid = 0;
+  return absl::SimpleAtoi(holder, &pid) && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
 // The pid, and where it listens: a client may look for it elsewhere.
 absl::Status WriteHolder(int lock, const std::string& path, const std::string& listens_at) {
   const std::string text = absl::StrCat(::getpid(), "\n", listens_at, "\n");
@@ -72,11 +83,15 @@ absl::Status LockNow(int lock, const std::string& path, const std::string& liste
   }, named{};
   if (::fstat(lock, &opened) != 0) return absl::ErrnoToStatus(errno, "look at " + path);
   if (!S_ISREG(opened.st_mode)) return NotAPlainFile(path);
-  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  for (int looks = 0; ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++looks) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, "lock " + path);
-    return absl::AlreadyExistsError(
-        absl::StrCat("another stageloadd (pid ", HolderOf(lock), ") runs on this home: ", path));
+    const std::string holder = HolderOf(lock);
+    if (!IsGone(holder) || looks == kLooksAtAnOrphan) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("another stageloadd (pid ", holder, ") runs on this home: ", path));
+    }
+    ::poll(nullptr, 0, kLookAtOrphanMs);
   }
   if (::lstat(path.c_str(), &named) != 0 || !SameFile(opened, named)) {
     return absl::AbortedError(path + " was replaced while it was locked; start again");

@@ -1,10 +1,12 @@
 #include "daemon/rpc/listening_socket.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -133,6 +135,26 @@ TEST_F(ListeningSocketTest, AHolderThatHasNotWrittenItsPidYetIsCalledUnknown) {
   ASSERT_EQ(::flock(holder, LOCK_EX), 0);
   ExpectRefused(Home(), absl::StatusCode::kAlreadyExists, "(pid unknown)", Home().lock);
   ::close(holder);
+}
+
+// As a shim that is about to be executed has the lock of a daemon that was killed.
+TEST_F(ListeningSocketTest, ALockThatAChildOfADeadDaemonStillHasIsWaitedFor) {
+  MakeHome();
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  std::ofstream(Home().lock) << dead << "\n" << Home().socket << "\n";
+  const int held = ::open(Home().lock.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::poll(nullptr, 0, 200);
+    ::_exit(0);
+  }
+  ::close(held);
+  const auto socket = ListeningSocket::Lock(Home());
+  EXPECT_TRUE(socket.ok()) << socket.status();
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(ListeningSocketTest, TheEndRemovesTheSocketAndFreesTheLock) {
