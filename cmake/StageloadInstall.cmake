@@ -52,7 +52,7 @@ endif()
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 # Of what is compiled or linked into the programs, as Debian's packages have them.
-foreach(package libabsl-dev libcli11-dev libgrpc-dev libprotobuf-dev nlohmann-json3-dev)
+foreach(package libabsl-dev libcli11-dev libgrpc-dev libprotobuf-dev libre2-dev nlohmann-json3-dev)
   if(EXISTS /usr/share/doc/${package}/copyright)
     install(FILES /usr/share/doc/${package}/copyright
             DESTINATION ${CMAKE_INSTALL_DOCDIR}/licenses RENAME ${package} COMPONENT runtime)
