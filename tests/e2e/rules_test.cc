@@ -354,7 +354,7 @@ TEST_F(Rules, ADryRunTellsWhomItWouldStopAndStopsOnlyWhatAUserCancels) {
 
 TEST_F(Rules, WithoutADryRunTheLogDoesNotSpeakOfOne) {
   Start();
-  EXPECT_TRUE(LogSays("listens at"));
+  EXPECT_TRUE(LogSays("listens stageloadd "));
   EXPECT_THAT(ReadFile(paths().logs + "/stageloadd.log"), Not(HasSubstr("dry run")));
 }
 
