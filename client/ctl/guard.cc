@@ -78,7 +78,8 @@ void AddGuard(CLI::App& app, Invocation& invocation) {
       ->add_option("--poll", options->poll,
                    "as in stageload 0.1, and without effect: the daemon reads the machine twice a "
                    "second, and more often when it gets close")
-      ->type_name("DUR");
+      ->type_name("DUR")
+      ->group(kAdmissionHeading);
   TakesCommand(
       *command, invocation,
       "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"
