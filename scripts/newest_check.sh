@@ -83,5 +83,5 @@ cores=$(getconf _NPROCESSORS_ONLN)
 build=/stageload/build/newest/build
 inside cmake -S /stageload -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG' -DSTAGELOAD_TESTS=ON
-inside cmake --build "$build" --parallel "$cores"
+inside cmake --build "$build" --parallel "$cores" -- -k 0  # all that is wrong, in one run
 inside ctest --test-dir "$build" --parallel $((cores * 2)) --output-on-failure --no-tests=error "$@"

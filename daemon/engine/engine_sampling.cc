@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "daemon/core/sampling.h"
+#include "absl/strings/str_cat.h"
 #include "daemon/engine/busy_programs.h"
 #include "daemon/engine/engine_impl.h"
 

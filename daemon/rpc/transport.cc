@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "daemon/rpc/connection.h"
 #include "daemon/rpc/readiness.h"
 #include "daemon/rpc/reaper.h"

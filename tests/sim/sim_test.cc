@@ -6,6 +6,7 @@
 #include <ostream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/fault.h"
 #include "gtest/gtest.h"
