@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/error_reason.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/errors.h"
 #include "stageload/v1/job_service.grpc.pb.h"
@@ -57,7 +58,9 @@ auto AskUntilAnswered(const Connection& connection, Ask ask,
   Connection current = connection;
   for (;;) {
     auto answer = ask(std::as_const(current));
-    if (!WentAway(StatusOf(answer)) || --tries == 0) return answer;
+    const absl::Status& status = StatusOf(answer);
+    // One that says it is leaving is not to be followed by another.
+    if (!DaemonIsGone(status) || ReasonOf(status) == kShuttingDown || --tries == 0) return answer;
     absl::StatusOr<Connection> next = Reconnect(current);
     if (!next.ok()) return answer;
     current = *std::move(next);

@@ -12,6 +12,7 @@ namespace stageload::ctl {
 using client::Connect;
 using client::Connection;
 using client::ConnectOptions;
+using client::DaemonIsGone;
 using client::Dial;
 using client::kCallTimeout;
 using client::kReconnectWithin;

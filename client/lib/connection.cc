@@ -170,6 +170,12 @@ bool WentAway(const absl::Status& status) {
   return absl::IsUnavailable(status) && ReasonOf(status).empty();
 }
 
+bool DaemonIsGone(const absl::Status& status) {
+  if (absl::IsUnavailable(status) && ReasonOf(status) == kShuttingDown) return true;
+  // Who cancels a call of ours but ourselves is a server that is being taken down.
+  return WentAway(status) || (absl::IsCancelled(status) && ReasonOf(status).empty());
+}
+
 absl::StatusOr<Connection> Reconnect(const Connection& lost) {
   const absl::Time give_up = absl::Now() + kReconnectWithin;
   for (;;) {

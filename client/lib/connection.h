@@ -63,6 +63,8 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options);
 // Whether the daemon went away in the middle of a call, as in a crash; not when it said that it was
 // leaving.
 bool WentAway(const absl::Status& status);
+// The same of a call that was not given up here, or that it says it is leaving.
+bool DaemonIsGone(const absl::Status& status);
 
 // To the next daemon, after the one of `lost` went away: jobs live on, and so may who waits for
 // them. Tries for 10 s, since several who wait may start one at once.

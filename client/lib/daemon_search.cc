@@ -36,10 +36,4 @@ std::optional<Connection> AwaitDaemon(DaemonSearch search, Interrupt& interrupt)
   }
 }
 
-bool DaemonIsGone(const absl::Status& status) {
-  if (absl::IsUnavailable(status) && ReasonOf(status) == kShuttingDown) return true;
-  // Who cancels a call of ours but ourselves is a server that is being taken down.
-  return WentAway(status) || (absl::IsCancelled(status) && ReasonOf(status).empty());
-}
-
 }  // namespace stageload::client

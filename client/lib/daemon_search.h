@@ -27,10 +27,6 @@ inline constexpr absl::Duration kIdleSearchPause = absl::Seconds(1);
 // Blocks until a daemon answers; nothing once `interrupt` was raised.
 std::optional<Connection> AwaitDaemon(DaemonSearch search, Interrupt& interrupt);
 
-// Whether the end of a call that was not given up here means that the daemon is no more: it went
-// away, or says that it is leaving.
-bool DaemonIsGone(const absl::Status& status);
-
 }  // namespace stageload::client
 
 #endif  // STAGELOAD_CLIENT_LIB_DAEMON_SEARCH_H_
