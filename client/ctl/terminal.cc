@@ -2,34 +2,12 @@
 #include "client/ctl/terminal.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <utility>
 
 namespace stageload::ctl {
-namespace {
-
-// A background group that sets the terminal's group or modes gets SIGTTOU, unless that is blocked
-// (POSIX, tcsetpgrp).
-class BlockTtou {
- public:
-  BlockTtou() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTTOU);
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-  }
-  BlockTtou(const BlockTtou&) = delete;
-  BlockTtou& operator=(const BlockTtou&) = delete;
-  ~BlockTtou() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 Terminal::Terminal() : fd_(open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
   termios modes{};
   if (fd_.valid() && tcgetattr(fd_.get(), &modes) == 0) modes_ = modes;
@@ -42,21 +20,23 @@ bool Terminal::Interactive() const {
 }
 
 void Terminal::Give(pid_t group) {
-  if (!fd_.valid()) return;
-  const BlockTtou block;
-  given_ = tcsetpgrp(fd_.get(), group) == 0;
+  if (!fd_.valid() || given_ || tcsetpgrp(fd_.get(), group) != 0) return;
+  given_ = true;
+  // We are in the background now. Who takes the terminal back from there, or says something on it
+  // after `stty tostop`, is stopped by SIGTTOU unless he ignores it (POSIX, 11.1.4), and a stopped
+  // guard sees nothing.
+  before_ = std::signal(SIGTTOU, SIG_IGN);
 }
 
 void Terminal::TakeBack() {
   if (!std::exchange(given_, false)) return;
-  const BlockTtou block;
   (void)tcsetpgrp(fd_.get(), getpgrp());
+  (void)std::signal(SIGTTOU, before_);
 }
 
 void Terminal::TakeBackWithModes() {
   if (!given_) return;
   TakeBack();
-  const BlockTtou block;
   if (modes_) (void)tcsetattr(fd_.get(), TCSADRAIN, &*modes_);
 }
 

@@ -35,6 +35,7 @@ class Terminal {
  private:
   UniqueFd fd_;
   bool given_ = false;
+  void (*before_)(int) = nullptr;  // what SIGTTOU did before it was given away
   std::optional<termios> modes_;
 };
 
