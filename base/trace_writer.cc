@@ -102,6 +102,15 @@ TraceWriter::~TraceWriter() {
   if (fd_ >= 0) close(fd_);
 }
 
+void TraceWriter::Discard() {
+  struct stat made {};
+  struct stat there {};
+  // Another may have put a file of its own in its place.
+  const bool ours = fd_ >= 0 && fstat(fd_, &made) == 0 && stat(path_.c_str(), &there) == 0 &&
+                    made.st_dev == there.st_dev && made.st_ino == there.st_ino;
+  if (ours && S_ISREG(made.st_mode) && made.st_size == 0) (void)unlink(path_.c_str());
+}
+
 absl::Status TraceWriter::Write(const TraceStart& start) {
   Json line{{"type", "start"}};
   AddText(line, "utc", start.utc);

@@ -38,6 +38,9 @@ class TraceWriter {
   absl::Status Write(const TraceEvent& event);
   absl::Status WriteEnd();
 
+  // Removes the file, where nothing was written to it.
+  void Discard();
+
   const std::string& path() const { return path_; }
 
  private:

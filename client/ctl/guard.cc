@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/foreground_command.h"
 #include "client/ctl/guard_run.h"
+#include "client/ctl/guard_trace.h"
 #include "client/ctl/held_child.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/options.h"
@@ -22,6 +24,7 @@ namespace {
 struct Options {
   AdmissionOptions admission;
   std::optional<std::string> poll;
+  std::string trace;
 };
 
 // stageload 0.1 had it, so its command lines have it.
@@ -50,6 +53,16 @@ absl::StatusOr<v1::GuardRequest> ToGuardRequest(AdmissionOptions options,
   return request;
 }
 
+// Null without --trace.
+absl::StatusOr<std::unique_ptr<GuardTrace>> MakeTrace(const std::string& path) {
+  if (path.empty()) return std::unique_ptr<GuardTrace>();
+  absl::StatusOr<std::unique_ptr<GuardTrace>> trace = GuardTrace::Create(path);
+  if (!absl::IsAlreadyExists(trace.status())) return trace;
+  return absl::AlreadyExistsError(
+      absl::StrCat("--trace: ", std::string(trace.status().message()),
+                   "; remove it or choose another name, as in --trace run-$(date +%s).jsonl"));
+}
+
 int Guard(const Invocation& invocation, const CLI::App& command, const Options& options) {
   if (invocation.command.empty() || invocation.command.front().empty()) {
     return UsageError(invocation, command, "no command given");
@@ -61,10 +74,13 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Options& 
   if (!request.ok()) {
     return UsageError(invocation, command, std::string(request.status().message()));
   }
+  absl::StatusOr<std::unique_ptr<GuardTrace>> trace = MakeTrace(options.trace);
+  if (!trace.ok()) return Fail(trace.status());
   int code = kExitOther;
   std::optional<HeldChild> child = HoldCommand(invocation.command, code);
   if (!child) return code;
-  return GuardRun(*std::move(child), *std::move(request)).Run(invocation.connect);
+  return GuardRun(*std::move(child), *std::move(request), *std::move(trace))
+      .Run(invocation.connect);
 }
 
 }  // namespace
@@ -80,6 +96,11 @@ void AddGuard(CLI::App& app, Invocation& invocation) {
                    "second, and more often when it gets close")
       ->type_name("DUR")
       ->group(kAdmissionHeading);
+  command
+      ->add_option("--trace", options->trace,
+                   "record the run there, as `record` does; a file with something in it is left "
+                   "alone")
+      ->type_name("FILE");
   TakesCommand(
       *command, invocation,
       "The command keeps this terminal, folder and stdin. SIGINT, SIGTERM and SIGHUP end the\n"

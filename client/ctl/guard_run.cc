@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/error_reason.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
@@ -34,11 +33,6 @@ absl::Duration GraceOf(const v1::Policy& policy) {
   return policy.has_grace_ns() ? absl::Nanoseconds(policy.grace_ns()) : kDefaultGrace;
 }
 
-// Whether the next daemon may go on with what this one was asked: it crashed, or was told to leave.
-bool MayGoOn(const absl::Status& status) {
-  return WentAway(status) || ReasonOf(status) == kShuttingDown;
-}
-
 // Of a call that was to go on with a job: this daemon has no such job, or cannot do that yet.
 bool DoesNotKnowJob(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
@@ -47,8 +41,9 @@ bool DoesNotKnowJob(const absl::Status& status) {
 
 }  // namespace
 
-GuardRun::GuardRun(HeldChild child, v1::GuardRequest request)
+GuardRun::GuardRun(HeldChild child, v1::GuardRequest request, std::unique_ptr<GuardTrace> trace)
     : request_(std::move(request)),
+      trace_(std::move(trace)),
       command_(
           std::move(child), std::string(request_.arguments(0)), GraceOf(request_.policy()),
           [this](int wait_status) { events_.Push(ChildChanged{wait_status}); },
@@ -69,6 +64,7 @@ int GuardRun::Run(const ConnectOptions& connect) {
     if (!code) {
       AwaitCommand();
       AwaitVerdict();
+      if (trace_) trace_->End(*command_.wait_status());
       code = ExitCode();
     }
     call_.reset();
@@ -144,6 +140,7 @@ void GuardRun::OnFound(Connection connection) {
   next_.reset();
   connection_ = std::move(connection);
   job_.id() == 0 ? AskForRoom() : Resume();
+  if (trace_) trace_->GoOn(connection_);
 }
 
 // ---- Waiting for room ----
@@ -178,6 +175,10 @@ std::optional<int> GuardRun::AwaitRoom() {
         continue;
       }
       if (IsEnd(job_.state())) return TellNoRoom();
+      if (trace_) {
+        trace_->Begin(connection_,
+                      {command_.pid(), {request_.arguments().begin(), request_.arguments().end()}});
+      }
       start_errno_ = command_.LetGo();
       OnAnswer(job_);  // it may be STOPPING already
       return std::nullopt;
@@ -209,7 +210,7 @@ std::optional<int> GuardRun::OnCallEndedWaiting(const absl::Status& status) {
     AskForRoom();
     return std::nullopt;
   }
-  if (MayGoOn(status)) {
+  if (DaemonIsGone(status)) {
     Note("the daemon went away; the next one is asked for room");
     OnLost(status);
     return std::nullopt;
@@ -269,7 +270,7 @@ void GuardRun::OnAnswer(v1::Job job) {
 void GuardRun::OnCallEnded(const absl::Status& status) {
   call_.reset();
   if (IsEnd(job_.state())) return;
-  if (MayGoOn(status)) {
+  if (DaemonIsGone(status)) {
     if (!command_.wait_status()) {
       Note("the daemon went away; the command runs on, and the next daemon is asked to watch it");
     }
@@ -294,7 +295,7 @@ void GuardRun::Report() {
   if (start_errno_ != 0) request.set_start_errno(start_errno_);
   absl::StatusOr<v1::Job> job = ReportExit(connection_, request);
   // FAILED_PRECONDITION: the daemon knew of the end before we told it, and its stream says which.
-  reported_ = !MayGoOn(job.status());
+  reported_ = !DaemonIsGone(job.status());
   if (job.ok() && job->id() == job_.id()) OnAnswer(*std::move(job));
 }
 

@@ -17,6 +17,7 @@
 #include "client/ctl/event_queue.h"
 #include "client/ctl/foreground_command.h"
 #include "client/ctl/guard_call.h"
+#include "client/ctl/guard_trace.h"
 #include "client/ctl/next_daemon.h"
 #include "client/ctl/progress.h"
 
@@ -24,8 +25,9 @@ namespace stageload::ctl {
 
 class GuardRun {
  public:
-  // `child` was forked before anything that has a thread; `request` has all but its pid.
-  GuardRun(HeldChild child, v1::GuardRequest request);
+  // `child` was forked before anything that has a thread; `request` has all but its pid; `trace`
+  // may be null.
+  GuardRun(HeldChild child, v1::GuardRequest request, std::unique_ptr<GuardTrace> trace);
   GuardRun(const GuardRun&) = delete;
   GuardRun& operator=(const GuardRun&) = delete;
 
@@ -56,6 +58,7 @@ class GuardRun {
   int ExitCode() const;
 
   v1::GuardRequest request_;
+  const std::unique_ptr<GuardTrace> trace_;
   EventQueue<GuardEvent> events_;
   ForegroundCommand command_;
   Progress progress_;

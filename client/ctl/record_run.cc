@@ -9,8 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/awake_clock.h"
-#include "base/error_reason.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/options.h"
@@ -26,19 +24,6 @@ constexpr absl::Duration kGrace = absl::Seconds(5);
 constexpr absl::Duration kPoll = absl::Milliseconds(200);
 // After the command's end: what the daemon did to it may be told only with the next sample.
 constexpr absl::Duration kLastWord = absl::Milliseconds(500);
-
-bool MayGoOn(const absl::Status& status) {
-  return WentAway(status) || ReasonOf(status) == kShuttingDown;
-}
-
-// Empty when there is nothing to tell.
-std::string HowItEnded(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    return absl::StrCat("the command was ended by signal ", WTERMSIG(wait_status));
-  }
-  if (WEXITSTATUS(wait_status) == 0) return "";
-  return absl::StrCat("the command exited with ", WEXITSTATUS(wait_status));
-}
 
 }  // namespace
 
@@ -124,20 +109,13 @@ std::optional<int> RecordRun::AwaitFirst() {
 }
 
 std::optional<int> RecordRun::BeginWith(const v1::WatchProcessResponse& answer) {
-  absl::StatusOr<Recording> recording = Recording::Begin(
-      options_.path, options_.existing, options_.interval, subject_, answer.sample());
-  if (absl::IsAlreadyExists(recording.status())) {
+  absl::StatusOr<TraceWriter> writer = TraceWriter::Create(options_.path, options_.existing);
+  if (absl::IsAlreadyExists(writer.status())) {
     return Fail(absl::AlreadyExistsError(
-        absl::StrCat(std::string(recording.status().message()), "; --force writes over it")));
+        absl::StrCat(std::string(writer.status().message()), "; --force writes over it")));
   }
-  if (!recording.ok()) return Fail(recording.status());
-  recording_.emplace(*std::move(recording));
-  v1::WatchProcessResponse first = answer;
-  // What is there is a copy of this program, which waits to become the command.
-  if (command_ && first.sample().has_footprint_bytes()) {
-    first.mutable_sample()->set_footprint_bytes(0);
-  }
-  recording_->Add(first);
+  if (!writer.ok()) return Fail(writer.status());
+  recording_.emplace(Recording::Begin(*std::move(writer), options_.interval, subject_, answer));
   if (command_) (void)command_->LetGo();
   return std::nullopt;
 }
@@ -194,7 +172,7 @@ void RecordRun::OnSignal(int number) {
 void RecordRun::OnCallEnded(const absl::Status& status) {
   call_.reset();
   const bool command_runs = command_ && !command_->wait_status();
-  if (!MayGoOn(status)) {
+  if (!DaemonIsGone(status)) {
     watched_to_end_ = true;
     if (!status.ok() && (command_runs || process_)) {
       Note(absl::StrCat(std::string(status.message()), "; it is recorded no further"));
@@ -214,8 +192,7 @@ void RecordRun::OnCallEnded(const absl::Status& status) {
 // ---- After the end ----
 
 void RecordRun::AwaitLastWord() {
-  const std::string how = HowItEnded(*command_->wait_status());
-  if (!how.empty()) recording_->Mark(AwakeNow(), how);
+  recording_->CommandEnded(*command_->wait_status());
   const absl::Time until = command_->ended_at() + kLastWord;
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();

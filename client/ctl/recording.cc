@@ -2,12 +2,14 @@
 #include "client/ctl/recording.h"
 
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/awake_clock.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "client/ctl/errors.h"
@@ -50,18 +52,22 @@ Recording::Recording(TraceWriter writer, const v1::ProcessSample& first)
       begin_(absl::Nanoseconds(first.awake_ns())),
       last_wall_ns_(first.time_ns()) {}
 
-absl::StatusOr<Recording> Recording::Begin(const std::string& path, TraceWriter::Existing existing,
-                                           absl::Duration interval, const Subject& subject,
-                                           const v1::ProcessSample& first) {
-  absl::StatusOr<TraceWriter> writer = TraceWriter::Create(path, existing);
-  if (!writer.ok()) return writer.status();
-  Recording recording(*std::move(writer), first);
+Recording Recording::Begin(TraceWriter writer, absl::Duration interval, const Subject& subject,
+                           const v1::WatchProcessResponse& first) {
+  const v1::ProcessSample& sample = first.sample();
+  Recording recording(std::move(writer), sample);
   TraceStart start;
   start.utc =
-      absl::FormatTime(kUtcFormat, absl::FromUnixNanos(first.time_ns()), absl::UTCTimeZone());
+      absl::FormatTime(kUtcFormat, absl::FromUnixNanos(sample.time_ns()), absl::UTCTimeZone());
   start.interval_seconds = absl::ToDoubleSeconds(interval);
-  start.rest = StartRest(subject, first);
+  start.rest = StartRest(subject, sample);
   recording.Write(recording.writer_.Write(start));
+  v1::WatchProcessResponse answer = first;
+  // What is there is a copy of this program, which waits to become the command.
+  if (!subject.command.empty() && sample.has_footprint_bytes()) {
+    answer.mutable_sample()->set_footprint_bytes(0);
+  }
+  recording.Add(answer);
   return recording;
 }
 
@@ -114,6 +120,14 @@ void Recording::Mark(absl::Duration awake, const std::string& note) {
   line.kind = "mark";
   line.note = note;
   Write(writer_.Write(line));
+}
+
+void Recording::CommandEnded(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    Mark(AwakeNow(), absl::StrCat("the command was ended by signal ", WTERMSIG(wait_status)));
+  } else if (WEXITSTATUS(wait_status) != 0) {
+    Mark(AwakeNow(), absl::StrCat("the command exited with ", WEXITSTATUS(wait_status)));
+  }
 }
 
 void Recording::End() { Write(writer_.WriteEnd()); }

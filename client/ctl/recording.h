@@ -24,19 +24,20 @@ class Recording {
  public:
   struct Subject {
     pid_t pid = 0;
-    std::vector<std::string> command;  // empty for a process that ran already
+    // Empty for a process that ran already; else it is held back until the recording has begun.
+    std::vector<std::string> command;
   };
 
-  // Writes the start line; `first` has the sample at t = 0, and is to be added, too. An error of
-  // Create, such as a file that is there already.
-  static absl::StatusOr<Recording> Begin(const std::string& path, TraceWriter::Existing existing,
-                                         absl::Duration interval, const Subject& subject,
-                                         const v1::ProcessSample& first);
+  // Writes the start line and `first`, which has the sample at t = 0.
+  static Recording Begin(TraceWriter writer, absl::Duration interval, const Subject& subject,
+                         const v1::WatchProcessResponse& first);
 
   // When a line cannot be written that is said on stderr, once, and the recording goes on.
   void Add(const v1::WatchProcessResponse& answer);
   // A note at the moment `awake`.
   void Mark(absl::Duration awake, const std::string& note);
+  // A note of how it ended, where it did not with 0; `wait_status` is of waitpid.
+  void CommandEnded(int wait_status);
   // From the last sample to the next there will be none, for this reason.
   void Interrupted(const std::string& why) { interrupted_ = why; }
   void End();
