@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -22,6 +24,7 @@
 namespace stageload::e2e {
 
 inline constexpr char kCtrlC = 3;
+inline constexpr char kCtrlZ = 26;
 
 // A program whose controlling terminal is a pseudo terminal of ours.
 class AtTerminal {
@@ -59,8 +62,25 @@ class AtTerminal {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
-    close(terminal_);
+    if (terminal_ >= 0) close(terminal_);
   }
+
+  void Type(const std::string& keys) {
+    EXPECT_EQ(write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  // As a window that changes its size.
+  void Resize(unsigned short rows, unsigned short columns) {
+    const winsize size{rows, columns, 0, 0};
+    EXPECT_EQ(ioctl(terminal_, TIOCSWINSZ, &size), 0);
+  }
+  // Whether it shows what is typed, line by line, as a terminal at rest does.
+  bool AtRest() const {
+    termios modes{};
+    return tcgetattr(terminal_, &modes) == 0 && (modes.c_lflag & ECHO) != 0 &&
+           (modes.c_lflag & ICANON) != 0;
+  }
+  // As a window that is closed.
+  void HangUp() { close(std::exchange(terminal_, -1)); }
 
   void Type(char key) { EXPECT_EQ(write(terminal_, &key, 1), 1); }
   // True once it has shown `text`, of which nothing is shown twice.
@@ -84,13 +104,18 @@ class AtTerminal {
     pid_ = -1;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
+  // What comes next is looked at alone.
+  void Forget() {
+    Read();
+    shown_.clear();
+  }
   const std::string& shown() const { return shown_; }
 
  private:
   void Read() {
     pollfd ready{terminal_, POLLIN, 0};
     char bytes[4096];
-    while (poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN) != 0) {
+    while (terminal_ >= 0 && poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN) != 0) {
       const ssize_t got = read(terminal_, bytes, sizeof bytes);
       if (got <= 0) return;
       shown_.append(bytes, static_cast<std::size_t>(got));

@@ -17,6 +17,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "tests/e2e/at_terminal.h"
 #include "tests/e2e/daemon_fixture.h"
@@ -102,6 +104,77 @@ TEST_F(GuardTerminal, CtrlCWhileItWaitsForRoomExitsWith130) {
   EXPECT_EQ(guard.Wait(), 128 + SIGINT);
   EXPECT_TRUE(Reaches(1, "CANCELLED"));
   EXPECT_TRUE(ReadFile(PathOf("ran")).empty());
+}
+
+// ---- What the command finds ----
+
+TEST_F(GuardTerminal, TheTerminalIsTheCommandsOwnWithItsColoursAndProgressBars) {
+  StartDaemon();
+  AtTerminal guard(Guarding("test -t 0 && test -t 1 && test -t 2 && "
+                            "printf '\\033[31mred\\033[0m\\r[=> ]\\r[==>]\\n'"),
+                   Environment());
+  EXPECT_EQ(guard.Wait(), 0) << guard.shown();
+  EXPECT_EQ(guard.shown(), "\033[31mred\033[0m\r[=> ]\r[==>]\r\n");
+}
+
+TEST_F(GuardTerminal, TheWindowsNewSizeReachesTheCommand) {
+  StartDaemon();
+  AtTerminal guard(Guarding("trap 'stty size' WINCH; " + UntilGo(0)), Environment());
+  ASSERT_TRUE(guard.Shows("ready"));
+  guard.Resize(33, 101);
+  EXPECT_TRUE(guard.Shows("33 101")) << guard.shown();
+  Touch(PathOf("go"));
+  EXPECT_EQ(guard.Wait(), 0);
+}
+
+TEST_F(GuardTerminal, AProgramOfTheWholeScreenRunsInItAndGetsItsKeys) {
+  StartDaemon();
+  AtTerminal guard({kCtlProgram, "guard", "--wait-free", "0", "--", kCtlProgram, "top"},
+                   Environment({"TERM=xterm-256color"}));
+  guard.Resize(24, 80);
+  ASSERT_TRUE(guard.Shows("\033[?1049h")) << "it has not gone to the second screen";
+  ASSERT_TRUE(guard.Shows("swap")) << guard.shown();
+  EXPECT_FALSE(guard.AtRest());
+  guard.Type('q');
+  EXPECT_EQ(guard.Wait(), 0) << guard.shown();
+  EXPECT_TRUE(absl::StrContains(guard.shown(), "\033[?1049l"));
+  EXPECT_TRUE(guard.AtRest());
+}
+
+TEST_F(GuardTerminal, ACommandThatIsKilledLeavesTheTerminalAsItWas) {
+  StartDaemon();
+  AtTerminal guard(Guarding("stty raw -echo; kill -9 $$"), Environment());
+  EXPECT_EQ(guard.Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(guard.AtRest());
+}
+
+TEST_F(GuardTerminal, AWindowThatIsClosedEndsTheCommand) {
+  StartDaemon();
+  AtTerminal guard(Guarding(UntilGo(7)), Environment());
+  ASSERT_TRUE(guard.Shows("ready"));
+  guard.HangUp();
+  EXPECT_EQ(guard.Wait(), 128 + SIGHUP);
+  EXPECT_TRUE(Reaches(1, "FAILED"));
+  EXPECT_TRUE(OnlyTheDaemonRuns());
+}
+
+// ---- While it waits ----
+
+TEST_F(GuardTerminal, WhatItWaitsForIsOneLineKeptUpToDateThatFitsTheWindow) {
+  StartDaemon();
+  AtTerminal guard({kCtlProgram, "guard", "--wait-free", "100", "--", "true"}, Environment());
+  guard.Resize(24, 60);
+  ASSERT_TRUE(guard.Shows("LEVEL")) << guard.shown();
+  ASSERT_EQ(Ctl({"hold", "1"}).exit_code, 0);
+  ASSERT_TRUE(guard.Shows("HELD")) << guard.shown();
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(guard.shown(), "\r\033[K"))) {
+    EXPECT_LT(absl::StrReplaceAll(line, {{"…", "."}}).size(), 60U) << line;
+    EXPECT_FALSE(absl::StrContains(line, "\n")) << line;
+  }
+  guard.Type(kCtrlC);
+  EXPECT_EQ(guard.Wait(), 128 + SIGINT);
+  EXPECT_TRUE(guard.shown().ends_with("\r\033[K")) << "the line is left there: " << guard.shown();
 }
 
 }  // namespace
