@@ -314,9 +314,10 @@ class Engine::Impl {
   std::vector<core::Effect> held_back_;
   std::string store_error_;
 
-  absl::Duration next_sample_;     // Instant::awake
-  absl::Duration last_read_;       // likewise; also of one that failed
-  absl::Duration next_busy_look_;  // likewise
+  absl::Duration next_sample_;                            // Instant::awake
+  absl::Duration published_ = -absl::InfiniteDuration();  // the newest frame's
+  absl::Duration last_read_;                              // likewise; also of one that failed
+  absl::Duration next_busy_look_;                         // likewise
   std::string sample_error_;
   std::pair<JobId, std::vector<core::BlockerKind>> first_waits_;  // as it was logged
   bool sampled_ = false;                                          // in this round

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/core/sampling.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/sampling.h"
 #include "daemon/engine/busy_programs.h"
 #include "daemon/engine/engine_impl.h"
 
@@ -132,6 +132,15 @@ core::Usage Engine::Impl::UsageOf(const std::vector<core::ProcessIdentity>& memb
 }
 
 void Engine::Impl::PublishFrame() {
+  sampled_ = false;
+  // What ends or starts, and recordings, may ask for samples faster than frames may come, since
+  // telemetry/ring.h counts on these. What has happened goes with the next.
+  const absl::Duration due = published_ + core::kFastInterval;
+  if (sample_time_.awake < due) {
+    next_sample_ = std::min(next_sample_, due);
+    return;
+  }
+  published_ = sample_time_.awake;
   telemetry::Frame frame;
   frame.time = sample_time_;
   frame.interval = core_->SampleInterval(parts_.hub->subscribers());
@@ -145,7 +154,6 @@ void Engine::Impl::PublishFrame() {
   frame.events = std::exchange(events_, {});
   frame.reserved = core_->Reserved();
   parts_.hub->Publish(std::move(frame));
-  sampled_ = false;
 }
 
 void Engine::Impl::FillClients(telemetry::Frame& frame) {

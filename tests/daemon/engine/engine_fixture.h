@@ -83,6 +83,7 @@ class Life {
 
   Engine& engine() { return *engine_; }
   store::Store& store() { return *store_; }
+  telemetry::Hub& hub() { return hub_; }
 
   absl::StatusOr<JobView> Submit(std::vector<std::string> argv, core::Policy policy = {},
                                  const std::string& request_id = "") {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
+#include "daemon/core/sampling.h"
 #include "tests/daemon/engine/engine_fixture.h"
 
 namespace stageload::engine {
@@ -203,6 +204,26 @@ TEST_F(SessionsTest, TheNextLeaseGoesOnWhenItsHolderIsGone) {
   const LeaseGranted granted = waits.told->Next<LeaseGranted>();
   EXPECT_LT(absl::Now() - killed, absl::Seconds(1));
   EXPECT_FALSE(granted.forced);
+}
+
+// The ring's bound on memory counts on it.
+TEST_F(SessionsTest, FramesComeNoFasterThanTheFastestPaceHoweverManyLeasesComeAndGo) {
+  Life life(folder_, host_);
+  const Session session = Register(life, Child());
+  const absl::Time end = absl::Now() + absl::Seconds(1);
+  for (int i = 0; absl::Now() < end; ++i) {
+    const Lease lease = Acquire(life, session, MiB(1), absl::StrCat("request ", i));
+    const LeaseGranted granted = lease.told->Next<LeaseGranted>();
+    ASSERT_TRUE(Release(life, {session.client, granted.id, "", session.caller}).ok());
+  }
+  const std::int64_t newest = life.hub().Newest()->sequence;
+  EXPECT_GT(newest, 5);
+  absl::Duration before = life.hub().At(1)->awake;
+  for (std::int64_t sequence = 2; sequence <= newest; ++sequence) {
+    const absl::Duration awake = life.hub().At(sequence)->awake;
+    EXPECT_GE(awake - before, core::kFastInterval) << "frame " << sequence;
+    before = awake;
+  }
 }
 
 TEST_F(SessionsTest, ALeaseThatWaitsIsTakenBackWithItsStream) {
