@@ -329,7 +329,8 @@ bool IsUnsettled(const Room& room, absl::Duration now) {
   return findings.any();
 }
 
-absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host) {
+absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
+                             const char* memory_field) {
   if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
     return NeverFits(
         "policy.swap_limit_bytes",
@@ -339,14 +340,14 @@ absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const H
   }
   if (!demand.memory) return absl::OkStatus();
   if (config.memory_pool && *demand.memory > *config.memory_pool) {
-    return NeverFits("policy.memory_bytes",
+    return NeverFits(memory_field,
                      absl::StrCat(FormatBytes(*demand.memory), " never fits into the pool of ",
                                   FormatBytes(*config.memory_pool), " (memory_pool)"));
   }
   if (!host.total) return absl::OkStatus();
   const Bytes reserve = ReserveOf(config, *host.total);
   if (*demand.memory > *host.total - reserve) {
-    return NeverFits("policy.memory_bytes",
+    return NeverFits(memory_field,
                      absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
                                   FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
                                   " is kept free (reserve)"));

@@ -90,7 +90,9 @@ bool MayStart(const Demand& demand, const Config& config, const Room& room, absl
 bool IsUnsettled(const Room& room, absl::Duration now);
 
 // InvalidArgument (NEVER_FITS), with the arithmetic, for a request that no amount of waiting helps.
-absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host);
+// `memory_field` is the request's that has Demand::memory.
+absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
+                             const char* memory_field = "policy.memory_bytes");
 // The most that could ever be declared here; absent while the machine's size is unknown.
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host);
 

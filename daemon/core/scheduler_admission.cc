@@ -314,9 +314,8 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   lease.holder = event.holder;
   lease.stage = event.stage;
   lease.memory = event.memory;
-  if (absl::Status status = CheckCanEverFit(DemandOfLease(lease), config_, host_); !status.ok()) {
-    return refuse(std::move(status));
-  }
+  absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
+  if (!fits.ok()) return refuse(std::move(fits));
   next_lease_ = LeaseId{Value(next_lease_) + 1};
   WaitingLease waiting;
   waiting.rank = {-found->second.record.policy.priority, lease.id};

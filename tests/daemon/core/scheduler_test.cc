@@ -625,6 +625,10 @@ TEST_F(SchedulerTest, LeaseThatCanNeverFitIsRefusedAtOnce) {
   const auto refused = All<Refused>(Acquiring(pipeline, GiB(40)));
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(ReasonOf(refused[0].status), kNeverFits);
+  // As its request calls it, which has no policy.
+  EXPECT_EQ(FieldOf(refused[0].status), "memory_bytes");
+  EXPECT_THAT(std::string(refused[0].status.message()),
+              testing::StartsWith("memory_bytes: 40 GiB never fits"));
   EXPECT_EQ(All<Refused>(Acquiring(pipeline, Bytes(0))).size(), 1u);
   EXPECT_EQ(All<Refused>(Acquiring(99, GiB(1))).size(), 1u);
 }
