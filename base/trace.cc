@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/text.h"
+#include "base/trace_limits.h"
 #include "base/utf8.h"
 
 namespace stageload {
@@ -27,12 +28,8 @@ namespace {
 // Keeps the order of the fields that are only passed on.
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxLine = std::size_t{1} << 20;
 // What goes deeper is no trace, and the JSON library copies and prints by recursion.
 constexpr int kMaxDepth = 100;
-// 300 years, and an exbibyte: whatever is above was not measured.
-constexpr double kMaxSeconds = 1e10;
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 // A gap longer than this, and than three of the recording's intervals, is worth a note.
 constexpr double kLongGapSeconds = 2;
 
@@ -54,12 +51,12 @@ class LineReader {
     return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
 
-  // The next line without its newline, and no more of it than one byte over kMaxLine; false at the
-  // end of the file.
+  // The next line without its newline, and no more of it than one byte over kLongestTraceLine;
+  // false at the end of the file.
   absl::StatusOr<bool> Next(std::string& line) {
     line.clear();
     bool any = false;
-    while (line.size() <= kMaxLine) {
+    while (line.size() <= kLongestTraceLine) {
       if (begin_ == end_) {
         const absl::Status status = Fill();
         if (!status.ok()) return status;
@@ -69,7 +66,7 @@ class LineReader {
       const std::string_view unread(buffer_ + begin_, end_ - begin_);
       const std::size_t newline = unread.find('\n');
       const std::size_t take =
-          std::min(std::min(newline, unread.size()), kMaxLine + 1 - line.size());
+          std::min(std::min(newline, unread.size()), kLongestTraceLine + 1 - line.size());
       line.append(unread.substr(0, take));
       begin_ += take;
       if (take == newline) {
@@ -181,7 +178,10 @@ class Fields {
     if (!value->is_number()) return Fail(name, *value, "not a number");
     const auto number = value->get<double>();
     if (number < 0) return Fail(name, *value, "negative");
-    if (!(number <= static_cast<double>(kMaxBytes))) {
+    // Rounded, a whole number just above would pass.
+    if (!(number <= kMostTraceBytes.AsDouble()) ||
+        (value->is_number_unsigned() &&
+         Bytes::FromUnsigned(value->get<std::uint64_t>()) > kMostTraceBytes)) {
       return Fail(name, *value, "more than any machine has");
     }
     if (number != std::floor(number)) return Fail(name, *value, "not a whole number of bytes");
@@ -229,7 +229,7 @@ absl::Status AddStart(Fields& fields, Trace& trace) {
   }
   TraceStart& start = trace.start.emplace();
   start.utc = fields.Text("utc");
-  start.interval_seconds = fields.Number("interval", 0, kMaxSeconds);
+  start.interval_seconds = fields.Number("interval", 0, kMostTraceSeconds);
   start.rest = fields.Rest();
   return fields.status();
 }
@@ -237,7 +237,7 @@ absl::Status AddStart(Fields& fields, Trace& trace) {
 absl::Status AddSample(Fields& fields, Trace& trace) {
   fields.Require("t");
   TraceSample sample;
-  sample.t = fields.Number("t", 0, kMaxSeconds).value_or(0);
+  sample.t = fields.Number("t", 0, kMostTraceSeconds).value_or(0);
   sample.footprint = fields.Size("footprint");
   sample.swap_used = fields.Size("swap_used");
   const std::optional<double> level = fields.Number("level", 0, 100);
@@ -252,12 +252,12 @@ absl::Status AddEvent(Fields& fields, Trace& trace) {
   fields.Require("t");
   fields.Require("kind");
   TraceEvent event;
-  event.t = fields.Number("t", -kMaxSeconds, kMaxSeconds).value_or(0);
+  event.t = fields.Number("t", -kMostTraceSeconds, kMostTraceSeconds).value_or(0);
   event.kind = fields.Text("kind");
   event.stage = fields.Text("stage");
   event.name = fields.Text("name");
   event.nbytes = fields.Size("nbytes");
-  event.seconds = fields.Number("seconds", 0, kMaxSeconds);
+  event.seconds = fields.Number("seconds", 0, kMostTraceSeconds);
   event.note = fields.Text("note");
   event.rest = fields.Rest();
   trace.events.push_back(std::move(event));
@@ -268,7 +268,7 @@ absl::Status AddEvent(Fields& fields, Trace& trace) {
 absl::Status AddError(Fields& fields, Trace& trace) {
   fields.Require("t");
   TraceError error;
-  error.t = fields.Number("t", -kMaxSeconds, kMaxSeconds).value_or(0);
+  error.t = fields.Number("t", -kMostTraceSeconds, kMostTraceSeconds).value_or(0);
   error.error = fields.Text("error");
   trace.errors.push_back(std::move(error));
   return fields.status();
@@ -319,7 +319,7 @@ absl::StatusOr<bool> NextLine(LineReader& lines, const Trace& trace, std::string
   while (true) {
     absl::StatusOr<bool> more = lines.Next(line);
     if (!more.ok() || !*more) return more;
-    if (line.size() > kMaxLine) {
+    if (line.size() > kLongestTraceLine) {
       return Wrong(
           trace, lines.number(),
           HasControlBytes(line) ? NotJson(line) : absl::InvalidArgumentError("longer than 1 MiB"));

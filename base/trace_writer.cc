@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
+#include "base/trace_limits.h"
 
 namespace stageload {
 namespace {
@@ -48,6 +49,17 @@ absl::Status AddRest(Json& line, const std::string& rest) {
   // A name that is taken keeps its first value.
   line.insert(fields.begin(), fields.end());
   return absl::OkStatus();
+}
+
+// One such line would make the whole file unreadable.
+absl::Status CheckEvent(const TraceEvent& event) {
+  absl::Status status;
+  if (event.nbytes) status = CheckTraceSize(*event.nbytes);
+  if (status.ok() && event.seconds) status = CheckTraceSeconds(*event.seconds);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat("write \"", event.kind, "\" of \"", event.name,
+                   "\" into a trace: ", std::string(status.message())));
 }
 
 // What is no UTF-8 in a name must not cost the line.
@@ -130,6 +142,7 @@ absl::Status TraceWriter::Write(const TraceSample& sample) {
 }
 
 absl::Status TraceWriter::Write(const TraceEvent& event) {
+  if (absl::Status status = CheckEvent(event); !status.ok()) return status;
   Json line{{"type", "event"}, {"kind", event.kind}};
   AddText(line, "stage", event.stage);
   AddText(line, "name", event.name);
@@ -144,6 +157,10 @@ absl::Status TraceWriter::Write(const TraceEvent& event) {
 absl::Status TraceWriter::WriteEnd() { return WriteLine(Text(Json{{"type", "end"}})); }
 
 absl::Status TraceWriter::WriteLine(const std::string& line) {
+  if (line.size() > kLongestTraceLine + 1) {  // with its newline
+    return absl::InvalidArgumentError(
+        absl::StrCat("write a trace's line of ", line.size(), " bytes: 1 MiB is the most"));
+  }
   const std::string text = cut_ + line;
   std::string_view left = text;
   while (!left.empty()) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/text.h"
+#include "base/trace_limits.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -65,6 +66,9 @@ absl::StatusOr<v1::Mark> ToMark(const Options& options) {
   if (!options.bytes.empty()) {
     const absl::StatusOr<Bytes> bytes = ParseBytes(options.bytes);
     if (!bytes.ok()) return AboutOption("--bytes", bytes.status());
+    if (absl::Status status = CheckTraceSize(*bytes); !status.ok()) {
+      return AboutOption("--bytes", status);
+    }
     mark.set_nbytes(bytes->count());
   }
   if (!options.seconds.empty()) {

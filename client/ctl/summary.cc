@@ -47,7 +47,11 @@ struct SummarisedTrace {
 using Figure = std::optional<double>;
 using Print = std::string (*)(double);
 
-std::string PrintSize(double bytes) { return FormatBytes(Bytes(static_cast<std::int64_t>(bytes))); }
+// A sum that Bytes could not count stands at the most that they can, as in the JSON.
+std::string PrintSize(double bytes) {
+  if (bytes >= Bytes::Max().AsDouble()) return FormatBytes(Bytes::Max());
+  return FormatBytes(Bytes(static_cast<std::int64_t>(bytes)));
+}
 std::string PrintTime(double seconds) { return FormatSpan(absl::Seconds(seconds)); }
 std::string PrintLevel(double percent) { return FormatPercent(Percent{percent}); }
 std::string PrintCount(double count) { return absl::StrCat(static_cast<std::int64_t>(count)); }

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "base/trace_limits.h"
 #include "base/utf8.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/convert_fields.h"
@@ -64,11 +65,12 @@ absl::StatusOr<telemetry::Mark> ToMark(const v1::Mark& in) {
   if (in.kind() == "stage" && in.stage().empty()) {
     return Invalid("marks.stage", "is empty; a mark of kind \"stage\" names the stage that begins");
   }
-  if (in.has_nbytes() && in.nbytes() < 0) {
-    return Invalid("marks.nbytes", absl::StrCat(in.nbytes(), " is negative"));
+  // As what reads the recordings does.
+  if (absl::Status size = CheckTraceSize(Bytes(in.nbytes())); !size.ok()) {
+    return Invalid("marks.nbytes", std::string(size.message()));
   }
-  if (in.has_seconds() && !(in.seconds() >= 0 && std::isfinite(in.seconds()))) {
-    return Invalid("marks.seconds", absl::StrCat(in.seconds(), " is not a time from 0 up"));
+  if (absl::Status took = CheckTraceSeconds(in.seconds()); !took.ok()) {
+    return Invalid("marks.seconds", std::string(took.message()));
   }
   telemetry::Mark mark{
       .kind = in.kind(), .stage = in.stage(), .name = in.name(), .note = in.note()};

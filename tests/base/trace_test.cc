@@ -254,6 +254,9 @@ TEST_F(TraceFile, WithAValueThatCannotBeIsRefusedWithTheValue) {
   EXPECT_EQ(with(R"("t":1,"swap_used":-5)"), "run.jsonl:2: \"swap_used\" is -5: negative");
   EXPECT_EQ(with(R"("t":1,"swap_used":18446744073709551615)"),
             "run.jsonl:2: \"swap_used\" is 18446744073709551615: more than any machine has");
+  EXPECT_EQ(with(R"("t":1,"swap_used":1152921504606846977)"),
+            "run.jsonl:2: \"swap_used\" is 1152921504606846977: more than any machine has")
+      << "one above 2^60, which a double cannot tell from it";
   EXPECT_THAT(
       with(R"("t":1,"footprint":99999999999999999999)"),
       AllOf(StartsWith("run.jsonl:2: \"footprint\" is "), EndsWith("more than any machine has")));

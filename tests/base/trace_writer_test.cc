@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -50,6 +52,35 @@ class Writer : public testing::Test {
   TemporaryFolder folder_;
   std::string path_ = folder_.path() + "/run.jsonl";
 };
+
+TEST_F(Writer, WritesNoEventThatWouldMakeTheFileUnreadable) {
+  TraceWriter writer = Create();
+  ASSERT_TRUE(writer.Write(Sample(0, 10)).ok());
+  TraceEvent event;
+  event.kind = "load";
+  event.name = "vae";
+  const auto refused = [&](std::optional<Bytes> nbytes, double seconds, const std::string& note) {
+    event.nbytes = nbytes;
+    event.seconds = seconds;
+    event.note = note;
+    return std::string(writer.Write(event).message());
+  };
+  EXPECT_EQ(refused(Bytes(1LL << 60), 1e10, ""), "") << "the most that a reader takes";
+  EXPECT_EQ(
+      refused(Bytes(1LL << 62), 1, ""),
+      "write \"load\" of \"vae\" into a trace: 4611686018427387904 bytes (4 EiB) is more than "
+      "any machine has: 1 EiB at most");
+  EXPECT_THAT(refused(Bytes((1LL << 60) + 1), 1, ""), HasSubstr("1152921504606846977 bytes"));
+  EXPECT_THAT(refused(Bytes(-1), 1, ""), HasSubstr("-1 is negative"));
+  EXPECT_THAT(refused(Bytes(1), 2e10, ""), HasSubstr("2e+10 s is not a time from 0 to 1e+10 s"));
+  EXPECT_THAT(refused(Bytes(1), std::nan(""), ""), HasSubstr("nan s is not a time"));
+  EXPECT_THAT(refused(Bytes(1), 1, std::string(1 << 20, 'x')), HasSubstr("1 MiB is the most"));
+  ASSERT_TRUE(writer.WriteEnd().ok());
+  const absl::StatusOr<Trace> trace = ReadTrace(path_);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  ASSERT_EQ(trace->events.size(), 1U);
+  EXPECT_EQ(trace->events[0].nbytes, Bytes(1LL << 60));
+}
 
 TEST_F(Writer, WritesWhatTheReaderReads) {
   TraceWriter writer = Create();

@@ -115,6 +115,20 @@ TEST_F(Mark, ADaemonThatCannotBeReportedToIsLikeNone) {
   EXPECT_NE(Run({"--stage", "decode", "--require"}).code, 0);
 }
 
+TEST_F(Mark, WhatNoRecordingCouldBeReadWithIsRefusedWithTheMost) {
+  const Result large = Run({"--kind", "load", "--name", "big", "--bytes", "4611686018427387904"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_THAT(large.err, HasSubstr("--bytes: 4611686018427387904 bytes (4 EiB) is more than any "
+                                   "machine has: 1 EiB at most"));
+  const Result longest = Run({"--kind", "load", "--name", "big", "--seconds", "200000d"});
+  EXPECT_EQ(longest.code, 2);
+  EXPECT_THAT(longest.err, HasSubstr("--seconds: duration \"200000d\": is too long"));
+  EXPECT_EQ(request_.marks_size(), 0);
+  EXPECT_EQ(
+      Reported({"--kind", "load", "--name", "big", "--bytes", "1152921504606846976"}).nbytes(),
+      1LL << 60);
+}
+
 TEST_F(Mark, SaysWhatIsMissing) {
   const std::pair<std::vector<std::string>, std::string> kCases[] = {
       {{}, "mark --stage decode"},

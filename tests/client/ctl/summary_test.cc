@@ -65,6 +65,20 @@ TEST_F(Summary, PrintsJsonWithTheFieldsThatAreDocumented) {
                         path + "\"}"));
 }
 
+TEST_F(Summary, OfMoreThanCanBeCountedStandsAtTheMost) {
+  std::string run = kOther;
+  for (int i = 0; i < 8; ++i) {
+    run +=
+        "{\"type\":\"event\",\"kind\":\"load\",\"name\":\"a\",\"nbytes\":1152921504606846976,\"t\":"
+        "1}\n";
+  }
+  const std::string path = Write("run.jsonl", run);
+  EXPECT_EQ(RunJson({path})["loads"]["bytes"], 9223372036854775807);
+  const std::string table = Run({path}).out;
+  EXPECT_THAT(table, HasSubstr("8 EiB"));
+  EXPECT_THAT(table, testing::Not(HasSubstr("-8 EiB")));
+}
+
 TEST_F(Summary, OfSeveralIsAnArrayForProgramsAndDifferencesForPeople) {
   const std::string a = Write("a.trace.jsonl", kRun);
   const std::string b = Write("b.trace.jsonl", kOther);

@@ -121,7 +121,9 @@ TEST(ToReportTest, NamesAreWordsAndNumbersAreNumbers) {
        {"marks.stage", [](auto& r) { r.mutable_marks(0)->set_stage(""); }},
        {"marks.note", [](auto& r) { r.mutable_marks(0)->set_note("a\x1b[2J"); }},
        {"marks.nbytes", [](auto& r) { r.mutable_marks(0)->set_nbytes(-1); }},
+       {"marks.nbytes", [](auto& r) { r.mutable_marks(0)->set_nbytes((1LL << 60) + 1); }},
        {"marks.seconds", [](auto& r) { r.mutable_marks(0)->set_seconds(-1); }},
+       {"marks.seconds", [](auto& r) { r.mutable_marks(0)->set_seconds(1.1e10); }},
        {"marks.seconds", [](auto& r) { r.mutable_marks(0)->set_seconds(std::nan("")); }},
        {"marks", [](auto& r) {
           for (int i = 0; i < 100; ++i) *r.add_marks() = r.marks(0);
