@@ -30,8 +30,9 @@ void Throw(const absl::Status& status, std::vector<Blocker> blockers) {
 void ThrowForked(const char* what) {
   throw Error(ErrorCode::kFailedPrecondition, "FORKED",
               absl::StrCat(what,
-                           " belongs to the process that made it, and this is a child of "
-                           "that: make one of its own"));
+                           " belongs to the process that made it, and this is a child that was "
+                           "forked from that: use it there, or execute a program that makes one of "
+                           "its own"));
 }
 
 void CheckText(const char* field, const std::string& text) {

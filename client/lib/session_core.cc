@@ -299,16 +299,24 @@ bool SessionCore::Tell(v1::Mark mark) {
 }
 
 std::optional<StopRequest> SessionCore::stop_requested() const {
+  CheckCaller();
   const std::lock_guard lock(mutex_);
   return stop_;
 }
 
+std::stop_token SessionCore::stop_token() const {
+  CheckCaller();
+  return stop_source_.get_token();
+}
+
 std::int64_t SessionCore::client_id() const {
+  CheckCaller();
   const std::optional<DaemonLink> link = LinkNow();
   return link ? link->client_id : 0;
 }
 
 bool SessionCore::joined() const {
+  CheckCaller();
   const std::optional<DaemonLink> link = LinkNow();
   return link && link->joined;
 }

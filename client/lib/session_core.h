@@ -47,7 +47,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   bool Tell(v1::Mark mark);
 
   std::optional<StopRequest> stop_requested() const;
-  std::stop_token stop_token() const { return stop_source_.get_token(); }
+  std::stop_token stop_token() const;
   std::int64_t client_id() const;
   bool joined() const;
 

@@ -24,10 +24,14 @@
 // call of it runs, and no callback may destroy it. An idle Session takes no CPU: it waits for the
 // daemon to speak. All signals are blocked in the library's thread.
 //
-// fork: a child has no part in its parent's Session. There every call throws (FORKED), and
-// destroying a Session or a Lease does nothing. It cannot make one of its own either (FORKED),
-// since gRPC does not live through a fork: it executes a program that does, or is forked before the
-// first Session of its parent.
+// fork: a child has no part in its parent's Session. There every call of a Session throws (FORKED),
+// and to release or destroy a Lease, or to destroy a Session, does nothing. It cannot make one of
+// its own either (FORKED), since gRPC does not live through a fork: it executes a program that
+// does, or is forked before the first Session of its parent.
+//
+// A daemon can be there and not answer, as on a machine deep in swap. It holds no call up for more
+// than 2 s over its timeout, and takes back what was given up as soon as it answers. Only an
+// Acquire without a timeout waits for it, for as long as its stop token is not used.
 //
 // Leases and deadlock: when every client waits for a lease, one is forced. A program waits in this
 // sense when each of its threads that holds a lease waits for another.
