@@ -8,10 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -76,16 +78,16 @@ absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
 }
 
 absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel,
-                                                  absl::Duration within) {
+                                                  const ConnectOptions& options) {
   grpc::ClientContext context;
-  SetTimeout(context, within);
+  SetTimeout(context, options.answer_within);
+  std::optional<Interrupt::Call> call;
+  if (options.interrupt != nullptr) call.emplace(*options.interrupt, context);
   v1::GetVersionResponse response;
   const grpc::Status status =
       v1::AdminService::NewStub(channel)->GetVersion(&context, v1::GetVersionRequest(), &response);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::DeadlineExceededError(absl::StrCat("the daemon has not answered within ",
-                                                    FormatSpan(within),
-                                                    "; `stageloadctl doctor` says more"));
+    return NotAnswered(options.answer_within);
   }
   // A daemon that is leaving ends its calls so.
   if (status.error_code() == grpc::StatusCode::CANCELLED) {
@@ -152,8 +154,7 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
     connection.channel = ChannelOver(*std::move(fd));
     connection.socket = paths->socket;
     connection.options = options;
-    absl::StatusOr<v1::GetVersionResponse> version =
-        AskVersion(connection.channel, options.answer_within);
+    absl::StatusOr<v1::GetVersionResponse> version = AskVersion(connection.channel, options);
     if (version.ok()) {
       if (options.on_answer) options.on_answer(*version);
       connection.version = *std::move(version);
@@ -176,6 +177,16 @@ bool DaemonIsGone(const absl::Status& status) {
   return WentAway(status) || (absl::IsCancelled(status) && ReasonOf(status).empty());
 }
 
+bool NoneAnswers(const absl::Status& status) {
+  return DaemonIsGone(status) || (absl::IsDeadlineExceeded(status) && ReasonOf(status).empty());
+}
+
+absl::Status NotAnswered(absl::Duration within) {
+  return absl::DeadlineExceededError(absl::StrCat("the daemon has not answered within ",
+                                                  FormatSpan(within),
+                                                  "; `stageloadctl doctor` says more"));
+}
+
 absl::StatusOr<Connection> Reconnect(const Connection& lost) {
   const absl::Time give_up = absl::Now() + kReconnectWithin;
   for (;;) {
@@ -186,7 +197,10 @@ absl::StatusOr<Connection> Reconnect(const Connection& lost) {
 }
 
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
+  // Its clock counts nanoseconds, which a timeout of centuries would not fit into.
+  constexpr absl::Duration kLongest = absl::Hours(24 * 365 * 10);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMicroseconds(std::min(timeout, kLongest)));
 }
 
 }  // namespace stageload::client

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/paths.h"
+#include "client/lib/interrupt.h"
 #include "client/lib/unique_fd.h"
 #include "stageload/v1/admin_service.pb.h"
 
@@ -29,6 +30,9 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 // launchd holds the socket of one that it starts again, and may let 10 s pass between two starts
 // (launchd.plist(5), ThrottleInterval).
 inline constexpr absl::Duration kAnswerWithin = absl::Seconds(15);
+// The same once it has said that, in calls of a library: a program does not stand still because
+// the machine is deep in swap and the daemon with it.
+inline constexpr absl::Duration kLateWithin = absl::Seconds(2);
 // How long the next daemon is waited for when one went away.
 inline constexpr absl::Duration kReconnectWithin = absl::Seconds(10);
 
@@ -38,6 +42,7 @@ struct ConnectOptions {
   // Told of each daemon that answers, as for saying that it is of another age.
   std::function<void(const v1::GetVersionResponse&)> on_answer;
   absl::Duration answer_within = kAnswerWithin;
+  Interrupt* interrupt = nullptr;  // cuts the wait for that answer short
 };
 
 struct Connection {
@@ -65,6 +70,10 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options);
 bool WentAway(const absl::Status& status);
 // The same of a call that was not given up here, or that it says it is leaving.
 bool DaemonIsGone(const absl::Status& status);
+// The same, or one is there that does not answer.
+bool NoneAnswers(const absl::Status& status);
+// The status of that.
+absl::Status NotAnswered(absl::Duration within);
 
 // To the next daemon, after the one of `lost` went away: jobs live on, and so may who waits for
 // them. Tries for 10 s, since several who wait may start one at once.

@@ -22,7 +22,9 @@ void Throw(const absl::Status& status, std::vector<Blocker> blockers) {
   if (reason == kAdmissionTimeout) throw NoRoom(message, std::move(blockers));
   if (reason == kNeverFits) throw NeverFits(message);
   if (reason == kJobEnded) throw Stopped(message);
-  if (WentAway(status)) throw NoDaemon(message);
+  if (WentAway(status) || (absl::IsDeadlineExceeded(status) && reason.empty())) {
+    throw NoDaemon(message);
+  }
   if (absl::IsCancelled(status)) throw Cancelled(message);
   throw ToError(status);
 }

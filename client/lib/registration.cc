@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/lib/patience.h"
 #include "client/lib/status.h"
 
 namespace stageload::client {
@@ -18,7 +19,9 @@ absl::StatusOr<std::unique_ptr<Registration>> Registration::Begin(
     Interrupt& interrupt) {
   std::unique_ptr<Registration> registration(new Registration(connection, request, interrupt));
   v1::RegisterResponse first;
-  if (!registration->Read(first)) {
+  const absl::StatusOr<bool> answered = registration->ReadFirst(first);
+  if (!answered.ok()) return answered.status();
+  if (!*answered) {
     absl::Status status = registration->Finish();
     if (!status.ok()) return status;
     return absl::InternalError("the daemon ended a registration before it began");
@@ -30,6 +33,13 @@ absl::StatusOr<std::unique_ptr<Registration>> Registration::Begin(
   registration->link_.joined = first.registered().joined();
   registration->link_.daemon = daemon;
   return registration;
+}
+
+absl::StatusOr<bool> Registration::ReadFirst(v1::RegisterResponse& first) {
+  Patience patience(context_, kAnswerWithin);
+  const bool answered = Read(first);
+  if (patience.ran_out()) return NotAnswered(kAnswerWithin);
+  return answered;
 }
 
 Registration::~Registration() {

@@ -20,7 +20,8 @@ namespace stageload::client {
 
 class Registration {
  public:
-  // Blocks until the daemon has registered it, or refused. `daemon` is this daemon's number.
+  // Blocks until the daemon has registered it, refused, or not answered for kAnswerWithin. `daemon`
+  // is this daemon's number.
   static absl::StatusOr<std::unique_ptr<Registration>> Begin(const Connection& connection,
                                                              const v1::RegisterRequest& request,
                                                              std::int64_t daemon,
@@ -38,6 +39,9 @@ class Registration {
  private:
   Registration(const Connection& connection, const v1::RegisterRequest& request,
                Interrupt& interrupt);
+
+  // False when the stream has ended instead; an error when nothing came for kAnswerWithin.
+  absl::StatusOr<bool> ReadFirst(v1::RegisterResponse& first);
 
   DaemonLink link_;
   grpc::ClientContext context_;

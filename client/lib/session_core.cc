@@ -15,7 +15,8 @@
 namespace stageload::client {
 namespace {
 
-constexpr absl::Duration kReportTimeout = absl::Seconds(5);
+// A daemon that has just started may be late with what it is told is held.
+constexpr absl::Duration kTakeUpWithin = absl::Seconds(10);
 // A daemon that refuses a registration is not asked again at once.
 constexpr absl::Duration kRefusedPause = absl::Seconds(5);
 
@@ -27,6 +28,7 @@ SessionCore::SessionCore(SessionOptions options)
       may_start_(options_.autostart && !AutostartForbidden()) {
   connect_.socket = options_.socket;
   connect_.autostart = may_start_;
+  connect_.interrupt = &interrupt_;
 }
 
 void SessionCore::CheckCaller() const {
@@ -51,7 +53,7 @@ void SessionCore::Start() {
   } else {
     none = connection.status();
   }
-  if (!none.ok() && (options_.require || !DaemonIsGone(none))) Throw(none);
+  if (!none.ok() && (options_.require || !NoneAnswers(none))) Throw(none);
   thread_ = QuietThread([this, text = std::string(none.message())] {
     if (!text.empty()) TellEvent(SessionEvent::Kind::kNoDaemon, text);
     Run();
@@ -67,6 +69,7 @@ void SessionCore::Close() {
   changed_.notify_all();
   interrupt_.Raise();
   if (thread_.joinable()) thread_.join();
+  late_releases_.Join();
   registration_.reset();
 }
 
@@ -197,11 +200,12 @@ absl::Status SessionCore::TakeUp(const Registration& registration,
     request.set_worker(held.worker);
     request.set_already_loaded(true);
     request.set_start_timeout_ns(0);
-    LeaseCall call(registration.link(), std::move(request), interrupt_);
+    LeaseCall call(registration.link(), std::move(request), interrupt_, late_releases_,
+                   kTakeUpWithin);
     const absl::StatusOr<v1::Granted> granted = call.Run(nullptr, {});
     if (granted.ok()) {
       taken_up[key] = granted->lease_id();
-    } else if (DaemonIsGone(granted.status())) {
+    } else if (NoneAnswers(granted.status())) {
       return granted.status();
     } else {
       absl::StrAppend(&refused, "; it did not take the lease of \"", held.stage,
@@ -238,13 +242,15 @@ void SessionCore::Publish(std::unique_ptr<Registration> registration,
   }
   connect_.autostart = may_start_;
   changed_.notify_all();
-  for (const std::int64_t lease_id : released_meanwhile) (void)ReleaseLease(link, lease_id, "");
+  for (const std::int64_t lease_id : released_meanwhile) {
+    ReleaseLease(link, lease_id, "", late_releases_);
+  }
   if (report.gauges_size() > 0) (void)SendReport(link, std::move(report));
 }
 
 absl::Status SessionCore::SendReport(const DaemonLink& link, v1::ReportRequest request) const {
   grpc::ClientContext context;
-  SetTimeout(context, kReportTimeout);
+  SetTimeout(context, kLateWithin);
   request.set_client_id(link.client_id);
   v1::ReportResponse response;
   return FromGrpc(

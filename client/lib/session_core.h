@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "client/lib/connection.h"
 #include "client/lib/interrupt.h"
+#include "client/lib/late_releases.h"
 #include "client/lib/lease_call.h"
 #include "client/lib/parent.h"
 #include "client/lib/registration.h"
@@ -100,6 +101,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   const bool may_start_;  // a daemon
   ConnectOptions connect_;
   Interrupt interrupt_;
+  LateReleases late_releases_{interrupt_};
   std::stop_source stop_source_;
 
   mutable std::mutex mutex_;

@@ -32,6 +32,12 @@ absl::Status NoRoomWithoutDaemon(absl::Duration waited) {
       kAdmissionTimeout);
 }
 
+absl::Status NoRoomUnanswered(absl::Duration waited) {
+  return WithReason(absl::ResourceExhaustedError(absl::StrCat("no room within ", FormatSpan(waited),
+                                                              ": the daemon does not answer")),
+                    kAdmissionTimeout);
+}
+
 // Whether the next daemon may know better: this one has gone, or the registration with it.
 bool AskTheNext(const absl::Status& status) {
   return DaemonIsGone(status) || ReasonOf(status) == kClientNotFound;
@@ -73,7 +79,7 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
       const absl::Duration left = std::max(deadline - AwakeNow(), absl::ZeroDuration());
       request.set_start_timeout_ns(absl::ToInt64Nanoseconds(left));
     }
-    LeaseCall call(*link, std::move(request), interrupt_);
+    LeaseCall call(*link, std::move(request), interrupt_, late_releases_);
     const absl::StatusOr<v1::Granted> granted = call.Run(on_wait, options.stop);
     if (granted.ok()) {
       Held kept = held;
@@ -84,6 +90,8 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
         lease.waited_ = Nanoseconds(AwakeNow() - begin);
         return lease;
       }
+    } else if (absl::IsDeadlineExceeded(granted.status())) {
+      Throw(NoRoomUnanswered(AwakeNow() - begin), std::move(blockers));
     } else if (interrupt_.raised() || !AskTheNext(granted.status())) {
       Throw(granted.status(), std::move(blockers));
     }
@@ -153,7 +161,7 @@ void SessionCore::Release(std::uint64_t key) {
     if (phase_ != Phase::kConnected || held.lease_id == 0) return;
     link = registration_->link();
   }
-  (void)ReleaseLease(link, held.lease_id, held.request_id);
+  ReleaseLease(link, held.lease_id, held.request_id, late_releases_);
 }
 
 }  // namespace stageload::client

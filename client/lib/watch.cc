@@ -23,6 +23,7 @@ void WatchCore::Start() {
   ConnectOptions connect;
   connect.socket = options_.socket;
   connect.autostart = options_.autostart && !AutostartForbidden();
+  connect.interrupt = &interrupt_;
   absl::StatusOr<Connection> connection = Connect(connect);
   if (!connection.ok()) Throw(connection.status());
   connection_ = *std::move(connection);

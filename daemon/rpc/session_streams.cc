@@ -102,8 +102,12 @@ class LeaseStream final : public WriteLoop<v1::AcquireResponse> {
   bool Take(v1::AcquireResponse& message) override {
     if (!next_) return false;
     message = *std::exchange(next_, std::nullopt);
-    if (message.has_granted()) untold_.reset();
+    tells_grant_ = message.has_granted();
     return true;
+  }
+
+  void Sent() override {
+    if (tells_grant_) untold_.reset();
   }
 
   void Gone() override {
@@ -120,6 +124,7 @@ class LeaseStream final : public WriteLoop<v1::AcquireResponse> {
   const engine::Engine::WatchToken token_;
   std::optional<v1::AcquireResponse> next_;
   std::optional<core::LeaseId> untold_;  // granted, and its caller does not know yet
+  bool tells_grant_ = false;             // the message that is on its way
 };
 
 }  // namespace

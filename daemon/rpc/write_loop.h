@@ -25,7 +25,11 @@ class WriteLoop : public StreamReactions {
   void OnWriteDone(bool ok) final {
     Lock lock = Locked();
     in_flight_ = false;
-    if (!ok) cancelled_ = true;
+    if (ok) {
+      Sent();
+    } else {
+      cancelled_ = true;
+    }
     Pump(lock);
   }
 
@@ -61,6 +65,8 @@ class WriteLoop : public StreamReactions {
 
   // Puts the next message into `message`; false when there is none. Locked.
   virtual bool Take(Message& message) = 0;
+  // The message that Take() gave last is on its way. Locked.
+  virtual void Sent() {}
   // There is nothing to write now. Locked; may let go of the lock to ask for more.
   virtual void Idle(Lock&) {}
   // The stream is over. Not locked.

@@ -45,7 +45,8 @@ class Error : public std::runtime_error {
   ErrorCode code() const { return code_; }
   // From the daemon: INVALID_FIELD, NEVER_FITS, PEER_REFUSED, TOO_MANY_SESSIONS,
   // TOO_MANY_SUBSCRIBERS, STORE_FAILED... From the library: NO_DAEMON, ADMISSION_TIMEOUT,
-  // CANCELLED, STOPPED, SESSION_CLOSED, FORKED, WRONG_THREAD. Empty when nobody gave one.
+  // CANCELLED, STOPPED, SESSION_CLOSED, FORKED, WRONG_THREAD, OTHER_SOCKET, INVALID_FIELD. Empty
+  // where the system refused something, such as a file or a socket: code() and what() say what.
   const std::string& reason() const { return reason_; }
 
  private:
@@ -53,7 +54,7 @@ class Error : public std::runtime_error {
   std::string reason_;
 };
 
-// There was no room before the timeout (ADMISSION_TIMEOUT).
+// There was no room before the timeout, or nobody who said so (ADMISSION_TIMEOUT).
 class NoRoom : public Error {
  public:
   NoRoom(const std::string& what, std::vector<Blocker> blockers)

@@ -127,7 +127,7 @@ struct SessionOptions {
   // Start a daemon where none answers. Never done when STAGELOAD_NO_AUTOSTART is set in the
   // environment.
   bool autostart = true;
-  // Whether it can do without a daemon. If not, the constructor throws NoDaemon when there is none,
+  // Whether it can do without a daemon. If not, the constructor throws NoDaemon when none answers,
   // and so does Acquire when the daemon went away and no other came within ten seconds. If so, the
   // program runs on unmanaged: Acquire gives leases that are not managed() and keep nobody away,
   // until a daemon is there; then they are declared to it.
@@ -154,7 +154,8 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease();
 
-  // Gives it back; a second time does nothing. A daemon that went away needs not be told.
+  // Gives it back; a second time does nothing. A daemon that went away needs not be told, and one
+  // that does not answer is told when it does.
   void Release() noexcept;
   // False after Release, after a move, and of Lease().
   explicit operator bool() const { return core_ != nullptr; }
@@ -191,16 +192,20 @@ struct AcquireOptions {
   // Called on the waiting thread, at once when it must wait and whenever what blocks it changes. An
   // exception takes the request back and comes out of Acquire.
   std::function<void(const Waiting&)> on_wait;
-  // Takes the request back, from any thread.
+  // Takes the request back, from any thread. Acquire throws Cancelled, within 2 s also when the
+  // daemon does not answer.
   std::stop_token stop;
 };
 
 class Session {
  public:
-  // Registers. Blocks until a daemon has answered, 10 s at most where one must be started.
-  // Error INVALID_FIELD names the option, PEER_REFUSED when `pid` is not the caller's to name,
-  // TOO_MANY_SESSIONS; NoDaemon where one is required. It reads the environment: no other thread
-  // may change that meanwhile.
+  // Registers. Blocks until a daemon has answered: 10 s at most where one must be started, 15 s
+  // where one is there that does not answer, as one that launchd starts again may be. Error
+  // INVALID_FIELD names the option, PEER_REFUSED when `pid` is not the caller's to name,
+  // TOO_MANY_SESSIONS, OTHER_SOCKET when the daemon of this home listens at another socket, FORKED;
+  // with an empty reason and the system's words for a socket that cannot be connected to, such as a
+  // path that is too long or a file of another user. NoDaemon where one is required. It reads the
+  // environment: no other thread may change that meanwhile.
   explicit Session(SessionOptions options = {});
   // Ends the registration: its leases and its places in the queue are free again.
   ~Session();
@@ -208,18 +213,19 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Waits for the right to load so many bytes (above 0) on top of what the session holds now, for a
-  // stage of this name (at most 256 bytes). Throws NoRoom with the figures when time runs out,
-  // NeverFits, Stopped, Cancelled, NoDaemon, Error INVALID_FIELD. After an exception no lease is
-  // left behind, also when it was granted in the same moment.
+  // stage of this name (at most 256 bytes). Throws NoRoom with the figures when time runs out, also
+  // when the daemon does not answer; NeverFits, Stopped, Cancelled, NoDaemon, Error INVALID_FIELD.
+  // After an exception no lease is left behind, also when it was granted in the same moment.
   [[nodiscard]] Lease Acquire(const std::string& stage, std::int64_t memory_bytes,
                               const AcquireOptions& options = {});
-  // The same without waiting: nothing when there is no room now. Throws all else.
+  // The same without waiting: nothing when there is no room now, or nobody says so. Throws all
+  // else.
   [[nodiscard]] std::optional<Lease> TryAcquire(const std::string& stage,
                                                 std::int64_t memory_bytes);
 
   // Numbers of the program's own, shown beside its footprint; each replaces the one of the same
-  // name, 32 at most. Sent again to the next daemon. False when no daemon heard it; Error
-  // INVALID_FIELD.
+  // name, 32 at most. Sent again to the next daemon. False when no daemon said that it heard it;
+  // Error INVALID_FIELD.
   bool Report(const std::vector<Gauge>& gauges);
   // A note in the telemetry and in every recording of the process, at most 256 bytes. As above.
   bool Mark(const std::string& note);

@@ -43,7 +43,8 @@ struct WatchOptions {
 
 class Watch {
  public:
-  // Blocks until a daemon has answered; NoDaemon when none does. It reads the environment.
+  // Blocks until a daemon has answered, as Session's constructor does, with the same errors;
+  // NoDaemon when none does. It reads the environment.
   Watch(WatchOptions options, std::function<void(const Frame&)> on_frame);
   // No callback runs after it.
   ~Watch();

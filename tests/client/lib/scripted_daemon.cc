@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "stageload/v1/admin_service.grpc.pb.h"
@@ -54,6 +55,8 @@ class ScriptedDaemon::Admission : public v1::AdmissionService::Service {
                         grpc::ServerWriter<v1::RegisterResponse>* writer) override {
     daemon_.Note("register");
     if (!daemon_.register_answer.ok()) return daemon_.register_answer;
+    while (daemon_.register_hangs && !context->IsCancelled()) std::this_thread::sleep_for(kLook);
+    if (context->IsCancelled()) return grpc::Status::CANCELLED;
     std::unique_lock lock(daemon_.mutex_);
     daemon_.registrations_.push_back(*request);
     ++daemon_.registered_;

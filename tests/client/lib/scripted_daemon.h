@@ -53,6 +53,7 @@ class ScriptedDaemon {
   // Set before it is asked.
   OnAcquire on_acquire;          // grants lease 100, 101... when empty
   grpc::Status register_answer;  // an error refuses
+  bool register_hangs = false;   // until the client gives the call up
   grpc::Status report_answer;
   std::function<grpc::Status(const v1::WatchTelemetryRequest&, grpc::ServerContext&,
                              grpc::ServerWriter<v1::WatchTelemetryResponse>&)>

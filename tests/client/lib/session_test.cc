@@ -533,6 +533,20 @@ TEST_F(SessionTest, OneThatEndsWhileItLooksForADaemonEndsAtOnce) {
 
 // ---- no daemon ----
 
+TEST_F(SessionTest, ADaemonThatNeverAnswersARegistrationIsNone) {
+  daemon_.register_hangs = true;
+  const auto begin = std::chrono::steady_clock::now();
+  SessionOptions options = Options();
+  options.require = false;
+  {
+    Session session(options);
+    ASSERT_TRUE(Told(SessionEvent::Kind::kNoDaemon));
+    EXPECT_FALSE(session.Acquire("decode", kGiB).managed());
+    EXPECT_EQ(session.client_id(), 0);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(28)) << "15 s, and its end at once";
+}
+
 TEST_F(SessionTest, WithoutADaemonOneThatRequiresItThrows) {
   daemon_.Stop();
   try {
