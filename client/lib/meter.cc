@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "base/awake_clock.h"
 #include "base/error_reason.h"
 #include "base/text.h"
+#include "base/trace_limits.h"
 #include "base/version.h"
 #include "client/lib/daemon_search.h"
 #include "client/lib/exception.h"
@@ -52,6 +52,7 @@ MeterCore::MeterCore(std::string path, MeterOptions options)
       may_start_(options_.autostart && !AutostartForbidden()) {
   connect_.socket = options_.socket;
   connect_.autostart = may_start_;
+  connect_.interrupt = &interrupt_;
 }
 
 void MeterCore::Start() {
@@ -72,11 +73,15 @@ void MeterCore::Start() {
   if (!paths.ok()) Throw(paths.status());
   connect_.socket = paths->socket;  // the environment is not asked again
   absl::StatusOr<Connection> connection = Connect(connect_);
-  if (!connection.ok() && (options_.require || !DaemonIsGone(connection.status()))) {
+  if (!connection.ok() && (options_.require || !NoneAnswers(connection.status()))) {
     Throw(connection.status());
   }
   BeginFile();
-  if (connection.ok()) connection_ = *std::move(connection);
+  if (connection.ok()) {
+    connection_ = *std::move(connection);
+  } else {
+    missing_ = "no daemon answered";
+  }
   const bool sampled = connection_.has_value();
   thread_ = QuietThread([this] { Run(); });
   if (!sampled) return;
@@ -101,6 +106,7 @@ void MeterCore::BeginFile() {
 void MeterCore::Close() {
   interrupt_.Raise();
   thread_.join();
+  NoteGap(absl::ToDoubleSeconds(AwakeNow() - begin_));
   (void)writer_->WriteEnd();
 }
 
@@ -116,6 +122,7 @@ void MeterCore::Run() {
     const absl::Status status = ReadSamples();
     connection_.reset();
     if (interrupt_.raised()) return;
+    missing_ = DaemonIsGone(status) ? "the daemon went away" : std::string(status.message());
     if (WentAway(status)) continue;
     // One that leaves because it was told to is not started again.
     connect_.autostart = false;
@@ -156,10 +163,21 @@ void MeterCore::Add(const v1::WatchProcessResponse& response) {
   }
   if (!response.has_sample()) return;
   const TraceSample line = TraceLine(response.sample(), begin_);
+  NoteGap(line.t);
   last_t_ = line.t;
   (void)writer_->Write(line);
   begun_ = true;
   began_.notify_all();
+}
+
+void MeterCore::NoteGap(double until) {
+  if (missing_.empty()) return;
+  TraceEvent line;
+  line.kind = "mark";
+  line.note = absl::StrCat("no samples for ", FormatSpan(absl::Seconds(until - last_t_)), ": ",
+                           std::exchange(missing_, ""));
+  line.t = last_t_;
+  (void)writer_->Write(line);
 }
 
 void MeterCore::Begun() {
@@ -183,12 +201,15 @@ namespace {
 
 TraceEvent Sized(const char* kind, const std::string& name, std::int64_t nbytes, double seconds) {
   client::CheckText("name", name);
-  if (nbytes < 0 || !(seconds >= 0 && std::isfinite(seconds))) {
+  const auto check = [&](const char* field, const absl::Status& status) {
+    if (status.ok()) return;
     client::Throw(
-        WithReason(absl::InvalidArgumentError(absl::StrCat(kind, " of \"", name, "\": ", nbytes,
-                                                           " bytes in ", seconds, " s cannot be")),
-                   kInvalidField, nbytes < 0 ? "nbytes" : "seconds"));
-  }
+        WithReason(absl::InvalidArgumentError(absl::StrCat(kind, " of \"", name, "\": ", field,
+                                                           ": ", std::string(status.message()))),
+                   kInvalidField, field));
+  };
+  check("nbytes", CheckTraceSize(Bytes(nbytes)));
+  check("seconds", CheckTraceSeconds(seconds));
   TraceEvent event;
   event.kind = kind;
   event.name = name;

@@ -39,6 +39,8 @@ class MeterCore {
   void Run();
   absl::Status ReadSamples();
   void Add(const v1::WatchProcessResponse& response);
+  // Why there were no samples until then, if there was anything.
+  void NoteGap(double until);
   void Begun();
   bool FindNext();  // false when it was closed
 
@@ -55,9 +57,10 @@ class MeterCore {
   bool begun_ = false;  // the daemon has answered
   std::condition_variable began_;
 
-  // Of the thread.
+  // Of the thread, and of the owner before and after it.
   std::optional<Connection> connection_;
-  double last_t_ = 0;  // of the newest sample
+  double last_t_ = 0;    // of the newest sample
+  std::string missing_;  // why there are no samples since then
   std::thread thread_;
 };
 

@@ -10,7 +10,8 @@
 // outside: a program that is busy leaves no gap. Times are in seconds since the meter was made, on
 // a clock that stands still while the machine sleeps.
 //
-// Marks that the process reports through a Session come into the file too.
+// Marks that the process reports through a Session come into the file too. Where samples are
+// missing since there was no daemon, a mark of the library's says for how long.
 //
 // Threading: one thread of the library waits for samples and writes them. All calls may be made
 // from any thread. fork: as with Session.
@@ -50,9 +51,10 @@ struct MeterOptions {
 
 class MemoryMeter {
  public:
-  // Makes the file, or empties the one that is there, and writes its first line. NoDaemon as above;
-  // Error for a file that cannot be made, with the system's words, and for an interval that the
-  // daemon refuses (INVALID_FIELD). It reads the environment.
+  // Makes the file, or empties the one that is there, and writes its first line. Waits for the
+  // daemon as a Session does, and for its first sample 5 s at most. NoDaemon as above; Error for a
+  // file that cannot be made, with the system's words, for an interval or a field that cannot be
+  // (INVALID_FIELD), and OTHER_SOCKET and FORKED as of Session. It reads the environment.
   explicit MemoryMeter(const std::string& path, MeterOptions options = {});
   // Writes the last line. No sample comes after it.
   ~MemoryMeter();
@@ -63,7 +65,8 @@ class MemoryMeter {
   // be written of the samples is left out.
   void Mark(const std::string& note);
   void Stage(const std::string& name);  // a new stage begins
-  // `name` was loaded, or freed: how many bytes, and how long it took in seconds.
+  // `name` was loaded, or freed: how many bytes, and how long it took in seconds. Error
+  // INVALID_FIELD for more than 2^60 bytes or 10^10 s, which no reader of the file would take.
   void Load(const std::string& name, std::int64_t nbytes, double seconds);
   void Reload(const std::string& name, std::int64_t nbytes, double seconds);
   void Release(const std::string& name, std::int64_t nbytes, double seconds);

@@ -165,7 +165,13 @@ TEST_F(MeterTest, ATextThatNoReaderOfATraceCouldShowIsRefused) {
               HasSubstr("INVALID_FIELD, note: is not UTF-8"));
   EXPECT_THAT(reason([&] { meter.Load("v\nae", 1, 1); }),
               HasSubstr("INVALID_FIELD, name: holds a control character"));
-  EXPECT_THAT(reason([&] { meter.Load("vae", -1, 1); }), HasSubstr("-1"));
+  EXPECT_THAT(reason([&] { meter.Load("vae", -1, 1); }),
+              HasSubstr("INVALID_FIELD, load of \"vae\": nbytes: -1 is negative"));
+  EXPECT_THAT(reason([&] { meter.Release("vae", std::int64_t{1} << 62, 1); }),
+              HasSubstr("nbytes: 4611686018427387904 bytes (4 EiB) is more than any machine has: 1 "
+                        "EiB at most"));
+  EXPECT_THAT(reason([&] { meter.Load("vae", 1, 2e10); }), HasSubstr("seconds: 2e+10 s is not"));
+  EXPECT_THAT(reason([&] { meter.Mark(std::string(1 << 20, 'x')); }), HasSubstr("1 MiB"));
   EXPECT_EQ(Text().find("vae"), std::string::npos);
 }
 
@@ -174,8 +180,29 @@ TEST_F(MeterTest, GoesOnWithTheNextDaemon) {
   ASSERT_TRUE(HasSamples(2));
   daemon_.Stop();
   meter.Mark("alone");
+  EXPECT_THAT(Text(), ::testing::Not(HasSubstr("no samples for")));
   daemon_.Start();
   EXPECT_TRUE(HasSamples(4));
+  const Trace trace = Read();
+  std::vector<TraceEvent> gaps = trace.events;
+  std::erase_if(gaps, [](const TraceEvent& event) {
+    return event.note.find("no samples for ") == std::string::npos;
+  });
+  ASSERT_EQ(gaps.size(), 1U) << "the note that `record` leaves, too";
+  EXPECT_THAT(gaps[0].note, ::testing::EndsWith(": the daemon went away"));
+  EXPECT_NEAR(gaps[0].t, trace.samples[1].t, 0.002) << "where they begin to be missing";
+}
+
+TEST_F(MeterTest, OneThatEndsWithoutTheNextDaemonSaysSinceWhenNobodySampled) {
+  {
+    const MemoryMeter meter(Path(), Options());
+    ASSERT_TRUE(HasSamples(2));
+    daemon_.Stop();
+  }
+  const Trace trace = Read();
+  ASSERT_FALSE(trace.events.empty());
+  EXPECT_THAT(trace.events.back().note,
+              ::testing::AllOf(HasSubstr("no samples for "), HasSubstr("the daemon went away")));
 }
 
 TEST_F(MeterTest, WithoutADaemonTheEventsAreWrittenWhereNoneIsRequired) {
@@ -189,6 +216,7 @@ TEST_F(MeterTest, WithoutADaemonTheEventsAreWrittenWhereNoneIsRequired) {
   EXPECT_THAT(Text(), HasSubstr("alone"));
   daemon_.Start();
   EXPECT_TRUE(HasSamples(2));
+  EXPECT_THAT(Text(), HasSubstr(": no daemon answered"));
 }
 
 TEST_F(MeterTest, AnIntervalOrAFileThatCannotBeIsRefused) {
