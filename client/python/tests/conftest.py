@@ -102,6 +102,16 @@ class Daemon:
         self.process.wait(20)
         self.process = None
 
+    @contextlib.contextmanager
+    def hung(self) -> Iterator[None]:
+        """It is there and does not answer, as on a machine deep in swap."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def ctl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [BIN / "stageloadctl", *arguments],

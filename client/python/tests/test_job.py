@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from conftest import BIN, Daemon, eventually
@@ -32,6 +33,7 @@ from stageload_client import (
     StopRequested,
     Waiting,
     _connection,
+    _session,
 )
 from stageload_client._wire import admission_service_pb2 as admission
 from stageload_client._wire import telemetry_service_pb2 as telemetry
@@ -532,6 +534,83 @@ def _stage_while_one_is_looked_for(monkeypatch: pytest.MonkeyPatch, daemon: Daem
     with Job("third") as third:
         daemon.stop()
         third.stage("s", memory="1M", timeout=0.3).acquire()
+
+
+def test_a_daemon_that_hangs_holds_up_no_call_and_keeps_nothing(daemon: Daemon) -> None:
+    with Job("render") as job:
+        held = job.stage("held", memory="1M").acquire()
+        took: dict[str, float] = {}
+
+        def timed(name: str, call: Callable[[], Any]) -> None:
+            begin = time.monotonic()
+            call()
+            took[name] = time.monotonic() - begin
+
+        def no_room() -> None:
+            with pytest.raises(NoRoom, match="the daemon does not answer"):
+                job.stage("timeout", memory="1M", timeout=1).acquire()
+
+        async def cancelled() -> None:
+            lease = job.stage("cancelled", memory="1M")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(lease.acquire_async(), 0.3)
+
+        def not_heard() -> None:
+            assert not job.report(steps=1)
+            assert not job.mark("warm")
+
+        calls: dict[str, Callable[[], Any]] = {
+            "timeout": no_room,
+            "cancelled": lambda: asyncio.run(cancelled()),
+            "report": not_heard,
+            "release": held.release,
+        }
+        threads = [threading.Thread(target=timed, args=call) for call in calls.items()]
+        with daemon.hung():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+        assert took.keys() == calls.keys()
+        assert max(took.values()) < 8, took
+        eventually(lambda: daemon.leases("render") == [] and not daemon.waiting())
+        # What came to it meanwhile is asked for and given back, however it took them.
+        time.sleep(1)
+        assert daemon.leases("render") == []
+        assert job.mark("awake")
+        assert job.stage("next", memory="1M").acquire().managed
+
+
+def test_a_job_made_while_the_daemon_hangs_runs_on_and_registers_once_it_answers(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connection, "ANSWERS_WITHIN", 1.0)
+    with daemon.hung():
+        with pytest.raises(NoDaemon, match="has not answered within 1s"):
+            Job("strict", require=True).start()
+        with pytest.warns(NoDaemonWarning, match="has not answered within 1s"):
+            job = Job("render").start()
+        assert not job.stage("decode", memory="1M").acquire().managed
+    eventually(lambda: job.managed)
+    eventually(lambda: daemon.leases("render") == ["decode"])
+    job.close()
+
+
+def test_a_daemon_that_hangs_as_a_job_registers_is_none(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_session, "ANSWERS_WITHIN", 1.0)
+    connect = _connection.connect
+    hung = contextlib.ExitStack()
+
+    async def connects_and_hangs(options: Any) -> Any:
+        connection = await connect(options)
+        hung.enter_context(daemon.hung())
+        return connection
+
+    monkeypatch.setattr(_session, "connect", connects_and_hangs)
+    with hung, pytest.raises(NoDaemon, match="has not answered within 1s"):
+        Job("strict", require=True).start()
 
 
 def test_a_job_that_may_be_signalled_is_told_that_it_was_suspended(daemon: Daemon) -> None:

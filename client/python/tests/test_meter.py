@@ -188,9 +188,54 @@ def test_without_a_daemon_it_is_an_error_or_a_file_of_marks(home: Path, tmp_path
     assert not path.exists()
     with MemoryMeter(path, require=False) as meter:
         meter.mark("alone")
-    assert [e["note"] for e in lines(path, "event")] == ["alone"]
+    alone, gap = (e["note"] for e in lines(path, "event"))
+    assert alone == "alone"
+    assert gap.startswith("no samples for ")
+    assert gap.endswith(": no daemon answered")
     with pytest.raises(StageloadError, match="not running"):
         meter.mark("late")
+
+
+def test_where_there_was_no_daemon_a_note_says_for_how_long(
+    no_daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, 0.05, require=False):
+        no_daemon.start()
+        eventually(lambda: lines(path, "sample"))
+        no_daemon.stop()
+        no_daemon.start()
+        eventually(lambda: len(lines(path, "event")) == 2)
+        no_daemon.stop()
+    notes = [event["note"] for event in lines(path, "event")]
+    assert [note.partition(": ")[2] for note in notes] == [
+        "no daemon answered",
+        "the daemon went away",
+        "the daemon went away",
+    ]
+    assert all(note.startswith("no samples for ") for note in notes)
+
+
+def test_what_no_reader_takes_is_not_written(daemon: Daemon, tmp_path: Path) -> None:
+    with MemoryMeter(tmp_path / "run.jsonl", 0.05) as meter:
+        meter.load("largest", 1 << 60, 1e10)
+        with pytest.raises(ValueError, match="4611686018427387904 bytes, not from 0 to"):
+            meter.load("vae", 1 << 62, 1)
+        with pytest.raises(ValueError, match="-1 bytes"):
+            meter.release("vae", -1, 1)
+        with pytest.raises(ValueError, match=r"2e\+10|20000000000.0 s, not from 0 to 1e\+10 s"):
+            meter.reload("vae", 1, 2e10)
+        assert meter.summary()["loads"] == {"count": 1, "bytes": 1 << 60, "seconds": 1e10}
+    with pytest.raises(ValueError, match="1 MiB at most is read"):
+        MemoryMeter(tmp_path / "other.jsonl", fields={"x": "y" * (1 << 20)}).start()
+
+
+def test_a_sum_that_cannot_be_counted_stands_at_the_most(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    load = {"type": "event", "t": 1, "kind": "load", "name": "a", "nbytes": 1 << 60}
+    text = [json.dumps({"type": "sample", "t": 0})] + [json.dumps(load)] * 8
+    path.write_text("\n".join(text))
+    assert summarise(read_trace(str(path)))["loads"]["bytes"] == (1 << 63) - 1
 
 
 def test_a_killed_program_leaves_all_but_its_last_moment(daemon: Daemon, tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ from .errors import NeverFits, NoDaemon, StageloadError
 _CONNECT_TRIES = 3
 # launchd holds the socket of a daemon that it starts again, and may let 10 s pass between two
 # starts.
-_ANSWERS_WITHIN = 15.0
+ANSWERS_WITHIN = 15.0
+# The same once it has said who it is: a program does not stand still because the machine is deep in
+# swap and the daemon with it.
+LATE = 2.0
 # How long the next daemon is waited for when one went away, and how often it is looked for.
 PATIENCE = 10.0
 _PAUSE = 0.1
@@ -48,6 +51,11 @@ class CallFailed(Exception):
         """As in a crash; not when the daemon said that it was leaving."""
         return self.code == "UNAVAILABLE" and not self.reason
 
+    @property
+    def unanswered(self) -> bool:
+        """The daemon is there, and did not answer in time."""
+        return self.code == "DEADLINE_EXCEEDED" and not self.reason
+
 
 def is_gone(error: Exception) -> bool:
     """Whether there is no daemon any more: it went away, or says that it is leaving."""
@@ -61,13 +69,18 @@ def is_gone(error: Exception) -> bool:
     return error.went_away or (error.code == "CANCELLED" and not error.reason)
 
 
+def none_answers(error: Exception) -> bool:
+    """The same, or one is there that does not answer."""
+    return is_gone(error) or (isinstance(error, CallFailed) and error.unanswered)
+
+
 def to_public(error: Exception) -> Exception:
     """What the caller gets to see of a failed call."""
     if not isinstance(error, CallFailed):
         return error
     if error.reason == "NEVER_FITS":
         return NeverFits(str(error))
-    if error.went_away:
+    if error.went_away or error.unanswered:
         return NoDaemon(str(error))
     return StageloadError(str(error), code=error.code, reason=error.reason)
 
@@ -92,7 +105,11 @@ def _closed() -> CallFailed:
     return CallFailed("UNAVAILABLE", "the connection to the daemon has been closed")
 
 
-async def unary(method: Any, request: Any, timeout: float) -> Any:
+def _unanswered(within: float) -> CallFailed:
+    return CallFailed("DEADLINE_EXCEEDED", f"the daemon has not answered within {within:.0f}s")
+
+
+async def unary(method: Any, request: Any, timeout: float | None) -> Any:
     """Its answer, or CallFailed. No task of this library is ever cancelled, so it is the call."""
     import grpc
 
@@ -128,6 +145,25 @@ class Stream:
         except asyncio.CancelledError:
             raise _cancelled() from None
         return None if answer is grpc.aio.EOF else answer
+
+    async def read_within(self, within: float) -> Any:
+        """The same. CallFailed, and the end of the call, when nothing comes."""
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            self._call.cancel()
+
+        timer = asyncio.get_running_loop().call_later(within, give_up)
+        try:
+            return await self.read()
+        except CallFailed:
+            if late:
+                raise _unanswered(within) from None
+            raise
+        finally:
+            timer.cancel()
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -228,12 +264,11 @@ async def connect(options: ConnectOptions) -> Connection:
         channel = _open(path)
         calls = Calls(channel)
         try:
-            version = await unary(calls.get_version, admin.GetVersionRequest(), _ANSWERS_WITHIN)
+            version = await unary(calls.get_version, admin.GetVersionRequest(), ANSWERS_WITHIN)
         except CallFailed as error:
             await channel.close()
-            if error.code == "DEADLINE_EXCEEDED":
-                message = f"the daemon has not answered within {_ANSWERS_WITHIN:.0f}s"
-                raise CallFailed(error.code, message) from None
+            if error.unanswered:
+                raise _unanswered(ANSWERS_WITHIN) from None
             if tries == _CONNECT_TRIES or not is_gone(error):
                 raise
             await asyncio.sleep(0.02)

@@ -6,7 +6,6 @@ All of it runs on the library's thread, and nothing here is locked.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +13,8 @@ from typing import Any, Callable
 
 from ._clock import awake
 from ._connection import (
+    ANSWERS_WITHIN,
+    LATE,
     CallFailed,
     Connection,
     ConnectOptions,
@@ -21,6 +22,7 @@ from ._connection import (
     Stream,
     connect,
     is_gone,
+    none_answers,
     to_public,
     unary,
 )
@@ -28,10 +30,8 @@ from ._wire import admission_service_pb2 as admission
 from ._wire import job_pb2, telemetry_service_pb2
 from .errors import Blocker, NoDaemon, NoRoom, StageloadError, StopRequested, Waiting
 
-_REPORT_TIMEOUT = 5.0
-_RELEASE_TIMEOUT = 10.0
-# By how much a daemon that hangs may be late with saying that there was no room.
-_LATE = 10.0
+# A daemon that has just started may be late with what it is told is held.
+_TAKES_UP_WITHIN = 10.0
 # A daemon that is being started is not waited for by who leaves.
 _CLOSES_WITHIN = 1.0
 # A daemon that refuses a registration is not asked again at once.
@@ -156,6 +156,7 @@ class Session:
         self._leases: dict[int, Held] = {}
         self._gauges: dict[str, float] = {}
         self._waiters: set[asyncio.Future[None]] = set()
+        self._releases: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
     # ---- Its life ----
@@ -173,7 +174,7 @@ class Session:
             self._daemons = self.link.daemon
             self.phase = Phase.CONNECTED
         except (CallFailed, NoDaemon) as error:
-            if self._require or not is_gone(error):
+            if self._require or not none_answers(error):
                 raise to_public(error) from None
             absent = str(error)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -218,7 +219,7 @@ class Session:
     async def _register(self, connection: Connection) -> Link:
         try:
             stream = Stream(connection.calls.register, self._request)
-            first = await stream.read()
+            first = await stream.read_within(ANSWERS_WITHIN)
             if first is None or not first.HasField("registered"):
                 raise CallFailed("INTERNAL", "the daemon's first word is not the client's id")
         except CallFailed:
@@ -290,9 +291,9 @@ class Session:
                 request = ask.request(link)
                 request.already_loaded = True
                 try:
-                    granted = await self._acquire_of(link, request, ask)
+                    granted = await self._acquire_of(link, request, ask, _TAKES_UP_WITHIN)
                 except CallFailed as error:
-                    if is_gone(error):
+                    if none_answers(error):
                         raise
                     refused += f'; it did not take the lease of "{held.stage}": {error}'
                 else:
@@ -384,9 +385,11 @@ class Session:
             known = link.daemon
 
     def _refusal(self, ask: Ask, error: CallFailed) -> BaseException:
-        if error.reason == "ADMISSION_TIMEOUT":
-            held = ask.held
-            return NoRoom(str(error), stage=held.stage, memory=held.memory, blockers=ask.blockers)
+        if error.reason == "ADMISSION_TIMEOUT" or error.unanswered:
+            held, text = ask.held, str(error)
+            if error.unanswered:
+                text = f"no room within {awake() - ask.begin:.1f}s: the daemon does not answer"
+            return NoRoom(text, stage=held.stage, memory=held.memory, blockers=ask.blockers)
         if error.reason == "JOB_ENDED":
             return self.stop or StopRequested("ENDED", str(error))
         return to_public(error)
@@ -424,18 +427,21 @@ class Session:
             await self._wait(left)
 
     async def _acquire_of(
-        self, link: Link, request: admission.AcquireRequest, ask: Ask
+        self, link: Link, request: admission.AcquireRequest, ask: Ask, late: float = LATE
     ) -> admission.Granted:
+        """`late`: by how much the daemon may be late with saying that there was no room."""
         timeout = None
         if request.HasField("start_timeout_ns"):
-            timeout = request.start_timeout_ns / 1e9 + _LATE
+            timeout = request.start_timeout_ns / 1e9 + late
         ask.answered = False
         ask.stream = Stream(link.connection.calls.acquire, request, timeout)
         try:
             granted = await self._read_grant(ask, ask.stream)
         except CallFailed as error:
             # It may have been granted all the same, as the call was given up.
-            if ask.given_up or error.code in ("CANCELLED", "DEADLINE_EXCEEDED"):
+            if error.unanswered:
+                self._release_later(link, 0, request.request_id)
+            elif ask.given_up or error.code == "CANCELLED":
                 await self._release_of(link, 0, request.request_id)
             raise
         finally:
@@ -473,20 +479,32 @@ class Session:
             return
         await self._release_of(self.link, held.lease_id, held.request_id)
 
-    async def _release_of(self, link: Link, lease_id: int, request_id: str) -> None:
+    async def _release_of(
+        self, link: Link, lease_id: int, request_id: str, timeout: float | None = LATE
+    ) -> None:
         request = admission.ReleaseRequest(client_id=link.client_id, lease_id=lease_id)
         if lease_id == 0:
             request.request_id = request_id
-        # It may not be held any more, or by a daemon that has gone.
-        with contextlib.suppress(CallFailed):
-            await unary(link.connection.calls.release, request, _RELEASE_TIMEOUT)
+        try:
+            await unary(link.connection.calls.release, request, timeout)
+        except CallFailed as error:
+            # Else it may not be held any more, or by a daemon that has gone.
+            if error.unanswered:
+                self._release_later(link, lease_id, request_id)
+
+    def _release_later(self, link: Link, lease_id: int, request_id: str) -> None:
+        """Told to a daemon that does not answer as soon as it does; nobody waits for that."""
+        work = self._release_of(link, lease_id, request_id, None)
+        task = asyncio.get_running_loop().create_task(work)
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
     # ---- What it says of itself ----
 
     async def report(
         self, gauges: dict[str, float], marks: list[telemetry_service_pb2.Mark]
     ) -> bool:
-        """Whether a daemon heard it."""
+        """Whether a daemon said that it heard it."""
         self._gauges.update(gauges)
         link = self.link
         if link is None:
@@ -497,9 +515,9 @@ class Session:
             marks=marks,
         )
         try:
-            await unary(link.connection.calls.report, request, _REPORT_TIMEOUT)
+            await unary(link.connection.calls.report, request, LATE)
         except CallFailed as error:
-            if is_gone(error):
+            if none_answers(error):
                 return False
             for name in gauges:
                 self._gauges.pop(name, None)
@@ -513,7 +531,7 @@ class Session:
         method = self.link.connection.calls.get_snapshot
         request = telemetry_service_pb2.GetSnapshotRequest()
         try:
-            answer = await unary(method, request, _REPORT_TIMEOUT)
+            answer = await unary(method, request, LATE)
         except CallFailed:
             return None
         frame: telemetry_service_pb2.Frame = answer.frame

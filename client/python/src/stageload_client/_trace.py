@@ -15,8 +15,9 @@ from typing import Any, Callable
 from .errors import StageloadError
 
 _MAX_LINE = 1 << 20
-_MAX_SECONDS = 1e10
-_MAX_BYTES = 1 << 60
+MOST_SECONDS = 1e10
+MOST_BYTES = 1 << 60
+_MOST_COUNTED = (1 << 63) - 1  # where the sums of the programs stand, too
 # A gap longer than this, and than three of the recording's intervals, is worth a note.
 _LONG_GAP = 2.0
 
@@ -41,9 +42,12 @@ class TraceWriter:
         self._cut = b""  # the rest of a line whose beginning is in the file
 
     def write(self, line: dict[str, Any]) -> None:
-        """OSError, as on a full disk; what was cut by it is completed before the next line."""
+        """ValueError for a line that no reader takes. OSError, as on a full disk; what was cut by
+        it is completed before the next line."""
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         new = text.encode("utf-8", "replace") + b"\n"
+        if len(new) > _MAX_LINE + 1:
+            raise ValueError(f"{self.path}: a line of {len(new)} bytes, and 1 MiB at most is read")
         left = self._cut + new
         while left:
             try:
@@ -89,7 +93,7 @@ def _number(line: dict[str, Any], name: str, lowest: float, highest: float) -> N
 
 def _sizes(line: dict[str, Any], *names: str) -> None:
     for name in names:
-        _number(line, name, 0, _MAX_BYTES)
+        _number(line, name, 0, MOST_BYTES)
         value = line.get(name)
         if isinstance(value, float):
             if value != math.floor(value):
@@ -128,24 +132,24 @@ def _add_line(text: str, trace: Trace) -> None:
         if trace.start is not None:
             raise _Wrong('a second "start": this file holds more than one recording; split it')
         _texts(line, "utc")
-        _number(line, "interval", 0, _MAX_SECONDS)
+        _number(line, "interval", 0, MOST_SECONDS)
         trace.start = line
     elif kind == "sample":
         _require(line, "t")
-        _number(line, "t", 0, _MAX_SECONDS)
+        _number(line, "t", 0, MOST_SECONDS)
         _sizes(line, "footprint", "swap_used", "available")
         _number(line, "level", 0, 100)
         trace.samples.append(line)
     elif kind == "event":
         _require(line, "t", "kind")
-        _number(line, "t", -_MAX_SECONDS, _MAX_SECONDS)
+        _number(line, "t", -MOST_SECONDS, MOST_SECONDS)
         _texts(line, "kind", "stage", "name", "note")
         _sizes(line, "nbytes")
-        _number(line, "seconds", 0, _MAX_SECONDS)
+        _number(line, "seconds", 0, MOST_SECONDS)
         trace.events.append(line)
     elif kind == "error":
         _require(line, "t")
-        _number(line, "t", -_MAX_SECONDS, _MAX_SECONDS)
+        _number(line, "t", -MOST_SECONDS, MOST_SECONDS)
         _texts(line, "error")
         trace.errors.append({"t": line["t"], "error": line.get("error") or ""})
     elif kind == "end":
@@ -204,7 +208,7 @@ def read_trace(path: str) -> Trace:
     return trace
 
 
-def _format_span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     if seconds < 10:
         text = f"{seconds:.1f}"
         return (text[:-2] if text.endswith(".0") else text) + "s"
@@ -231,7 +235,7 @@ def _note_gaps(trace: Trace) -> None:
             longest, after = gap, float(before["t"])
     if gaps == 0:
         return
-    where = f"{_format_span(longest)} after t = {after}"
+    where = f"{format_span(longest)} after t = {after}"
     many = f"{gaps} gaps between samples, one of {where}"
     trace.notes.append(f"no sample for {where}" if gaps == 1 else many)
 
@@ -289,7 +293,7 @@ def _sum(events: list[dict[str, Any]], counts: Callable[[dict[str, Any]], bool])
         seconds += event.get("seconds") or 0.0
     return {
         "count": len(counted),
-        "bytes": sum(event.get("nbytes") or 0 for event in counted),
+        "bytes": min(sum(event.get("nbytes") or 0 for event in counted), _MOST_COUNTED),
         "seconds": to_millisecond(seconds),
     }
 

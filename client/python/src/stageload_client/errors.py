@@ -42,7 +42,7 @@ class StageloadError(Exception):
 
 
 class NoRoom(StageloadError):
-    """There was no room before the timeout (ADMISSION_TIMEOUT)."""
+    """There was no room before the timeout, or nobody who said so (ADMISSION_TIMEOUT)."""
 
     def __init__(
         self, message: str, *, stage: str, memory: int, blockers: tuple[Blocker, ...] = ()

@@ -14,6 +14,10 @@ idle job takes no CPU: it waits for the daemon to speak.
 Threads: a Job may be used from any thread; a Lease belongs to one at a time. Both work in `async
 with` too. Callbacks are made by a thread of the library, one after another.
 
+A daemon can be there and not answer, as on a machine deep in swap. It holds no call up for more
+than 2 s over its timeout, and takes back what was given up as soon as it answers; a job is started
+within 15 s, as without a daemon. Only a stage without a timeout waits for it.
+
 fork: a child has no part in its parent's Job. There, calls raise Forked, and leaving a `with` does
 nothing.
 """

@@ -29,11 +29,21 @@ from ._connection import (
     Stream,
     connect,
     is_gone,
+    none_answers,
     options_for,
     to_public,
 )
 from ._loop import library
-from ._trace import TraceWriter, read_trace, summarise, to_hundredth, to_millisecond
+from ._trace import (
+    MOST_BYTES,
+    MOST_SECONDS,
+    TraceWriter,
+    format_span,
+    read_trace,
+    summarise,
+    to_hundredth,
+    to_millisecond,
+)
 from ._wire import telemetry_service_pb2 as telemetry
 from .errors import Forked, NoDaemon, StageloadError
 from .units import Duration, parse_duration
@@ -83,7 +93,8 @@ class MemoryMeter:
         self._lock = threading.Lock()  # of the writer
         self._writer: TraceWriter | None = None
         self._begin_ns = 0
-        self._last_t = 0.0
+        self._last_t = 0.0  # of the newest sample
+        self._missing = ""  # why there are none since then
         self._started = False
         self.closed = False
         # On the library's thread:
@@ -242,8 +253,19 @@ class MemoryMeter:
                 t = to_millisecond(self._last_t)
                 self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
             if sample is not None:
-                self._last_t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
-                self._try_write(_sample_line(sample, self._last_t))
+                t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
+                self._note_gap(t)
+                self._last_t = t
+                self._try_write(_sample_line(sample, t))
+
+    def _note_gap(self, until: float) -> None:
+        """Why there were no samples until then, if there was anything."""
+        if not self._missing:
+            return
+        note = f"no samples for {format_span(until - self._last_t)}: {self._missing}"
+        self._missing = ""
+        t = to_millisecond(self._last_t)
+        self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
 
     def _time_of(self, event: telemetry.Event, sample: telemetry.ProcessSample) -> float:
         t = (sample.awake_ns - self._begin_ns) / 1e9
@@ -257,8 +279,9 @@ class MemoryMeter:
         try:
             self._connection = await connect(self._connect)
         except (CallFailed, NoDaemon) as error:
-            if self._require or not is_gone(error):
+            if self._require or not none_answers(error):
                 raise to_public(error) from None
+            self._missing = "no daemon answered"
         self._begin_file()
         sampled = self._connection is not None
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -277,6 +300,7 @@ class MemoryMeter:
             await asyncio.wait([self._task], timeout=1.0)
         with self._lock:
             self.closed = True
+            self._note_gap(self._seconds())
             self._try_write({"type": "end"})
             if self._writer is not None:
                 self._writer.close()
@@ -307,6 +331,10 @@ class MemoryMeter:
             failed = await self._read_samples(self._connection)
             await self._connection.close()
             self._connection = None
+            if self._end.is_set():
+                return
+            gone = failed is None or is_gone(failed)
+            self._missing = "the daemon went away" if gone else str(failed)
             if failed is not None and failed.went_away:
                 continue
             # One that leaves because it was told to is not started again.
@@ -359,8 +387,11 @@ def _text(field: str, text: str) -> str:
 def _sized(
     kind: str, name: str, nbytes: int, seconds: float, stage: str, note: str
 ) -> dict[str, Any]:
-    if nbytes < 0 or not 0 <= seconds < float("inf"):
-        raise ValueError(f'{kind} of "{name}": {nbytes} bytes in {seconds} s cannot be')
+    # As readers of the file do.
+    if not 0 <= nbytes <= MOST_BYTES:
+        raise ValueError(f'{kind} of "{name}": {nbytes} bytes, not from 0 to {MOST_BYTES} (1 EiB)')
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise ValueError(f'{kind} of "{name}": {seconds} s, not from 0 to {MOST_SECONDS:g} s')
     event: dict[str, Any] = {"kind": kind}
     if stage:
         event["stage"] = _text("stage", stage)
