@@ -65,7 +65,8 @@ TEST_F(AdmissionApi, S08_TheNextLeaseOfARunningPipelineGoesBeforeANewJob) {
   const auto waits = decode->Next();
   ASSERT_TRUE(waits && waits->has_waiting());
   EXPECT_EQ(waits->waiting().position(), 1);
-  EXPECT_THAT(std::string(waits->waiting().blockers(0).text()), HasSubstr("left in the pool of 1 GiB"));
+  EXPECT_THAT(std::string(waits->waiting().blockers(0).text()),
+              HasSubstr("left in the pool of 1 GiB"));
   ASSERT_TRUE(pipeline.Release(first.lease_id()).ok());
   const v1::Granted second = GrantOf(*decode);
   EXPECT_FALSE(second.forced());
@@ -92,6 +93,35 @@ TEST_F(AdmissionApi, S08_OfTwoPipelinesThatWaitForEachOtherTheOldestGetsOnMarked
   EXPECT_TRUE(older.Release(first.lease_id()).ok());
   EXPECT_TRUE(older.Release(forced.lease_id()).ok());
   EXPECT_FALSE(GrantOf(*most).forced());
+}
+
+TEST_F(AdmissionApi, AGrantThatWasNotOnItsWayWhenItsCallerLeftIsGivenBack) {
+  StartWithPool("1G");
+  const ChildProcess process = Sleeper();
+  const ApiSession session(paths().socket, Registration(process, "pipeline"));
+  ASSERT_NE(session.client_id(), 0);
+  // Of a call over this connection five bytes are taken at once: a grant stays with the daemon
+  // until it is read.
+  grpc::ChannelArguments narrow;
+  narrow.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  narrow.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 5);
+  narrow.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::AdmissionService::NewStub(grpc::CreateCustomChannel(
+      "unix:" + paths().socket, grpc::InsecureChannelCredentials(), narrow));
+  v1::AcquireRequest request;
+  request.set_client_id(session.client_id());
+  request.set_stage("unread");
+  request.set_memory_bytes(MiB(1).count());
+  grpc::ClientContext context;
+  const auto reader = stub->Acquire(&context, request);
+  const auto leases = [&] {
+    const nlohmann::json frame = CtlJson({"status"}).at("frame");
+    return frame.at("clients").at(0).at("leases").size();
+  };
+  ASSERT_TRUE(Eventually([&] { return leases() == 1; }));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(Eventually([&] { return leases() == 0; }));
 }
 
 TEST_F(AdmissionApi, S29_AnotherUserWhoConnectsIsRefused) {
