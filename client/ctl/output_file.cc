@@ -53,11 +53,17 @@ absl::Status OutputFile::Write(const std::string& bytes) {
 }
 
 absl::Status OutputFile::Commit() {
-  if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("name it ", path_));
+  // NFS tells only now that a disk is full (close(2)).
+  if (close(fd_.Release()) != 0) {
+    const int error = errno;
+    if (!temporary_.empty()) (void)unlink(temporary_.c_str());
+    return CannotWrite(error, path_);
   }
-  temporary_.clear();
-  fd_.Reset();
+  if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    (void)unlink(temporary_.c_str());
+    return absl::ErrnoToStatus(error, absl::StrCat("name it ", path_));
+  }
   return absl::OkStatus();
 }
 

@@ -20,7 +20,6 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();  // without Commit nothing is left
 
-  int fd() const { return fd_.get(); }
   absl::Status Write(const std::string& bytes);
   // Gives it its name.
   absl::Status Commit();

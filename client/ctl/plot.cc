@@ -56,17 +56,20 @@ absl::StatusOr<PlotOptions> ReadOptions(const Options& options) {
   return read;
 }
 
-absl::Status WriteInto(OutputFile& file, Format format, const std::vector<Trace>& traces,
-                       const PlotOptions& options) {
+// All of the file, before anything is written.
+absl::StatusOr<std::string> Drawn(Format format, const std::vector<Trace>& traces,
+                                  const PlotOptions& options) {
+  PlotPicture picture;
+  if (format != Format::kPerfetto) picture = Draw(traces, options);
   switch (format) {
     case Format::kHtml:
-      return file.Write(HtmlPage(Draw(traces, options)));
+      return HtmlPage(picture);
     case Format::kPerfetto:
-      return file.Write(PerfettoJson(traces));
+      return PerfettoJson(traces);
     case Format::kSvg:
-      return RunGnuplot(GnuplotScript(Draw(traces, options), GnuplotFormat::kSvg), file.fd());
+      return RunGnuplot(GnuplotScript(picture, GnuplotFormat::kSvg), GnuplotFormat::kSvg);
     case Format::kPng:
-      return RunGnuplot(GnuplotScript(Draw(traces, options), GnuplotFormat::kPng), file.fd());
+      return RunGnuplot(GnuplotScript(picture, GnuplotFormat::kPng), GnuplotFormat::kPng);
   }
   return absl::InternalError("no such format");
 }
@@ -88,7 +91,9 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
   std::signal(SIGPIPE, SIG_IGN);
   absl::StatusOr<OutputFile> file = OutputFile::Create(options.output);
   if (!file.ok()) return Fail(file.status());
-  absl::Status written = WriteInto(*file, *format, traces, *plot);
+  const absl::StatusOr<std::string> drawn = Drawn(*format, traces, *plot);
+  absl::Status written = drawn.status();
+  if (written.ok()) written = file->Write(*drawn);
   if (written.ok()) written = file->Commit();
   if (!written.ok()) {
     Note(std::string(written.message()));

@@ -1,26 +1,20 @@
 // gnuplot as a canvas: one coordinate system in pixels over the whole picture.
 #include "client/ctl/plot_gnuplot.h"
 
-#include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/ctl/command_path.h"
-#include "client/ctl/environment.h"
+#include "client/ctl/filter.h"
 #include "client/ctl/print.h"
-#include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
 namespace {
@@ -142,48 +136,29 @@ class Script {
   std::vector<std::string> plots_;
 };
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { (void)std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
-std::string FirstLineOf(std::FILE* file) {
-  std::rewind(file);
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, file) != nullptr) {
-    std::string line = buffer;
-    line.erase(line.find_last_not_of(" \n^") + 1);
-    if (!line.empty()) return line;
+// What it says first.
+std::string FirstLineOf(const std::string& text) {
+  for (const auto line : absl::StrSplit(text, '\n')) {
+    std::string said(line);
+    said.erase(said.find_last_not_of(" ^") + 1);
+    if (!said.empty()) return said;
   }
   return "";
 }
 
-// Its exit status as of waitpid, or an error of the start.
-absl::StatusOr<int> Run(const std::string& program, const std::string& script, int out, int err) {
-  int ends[2];
-  if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
-  const UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
-  for (const int end : ends) (void)fcntl(end, F_SETFD, FD_CLOEXEC);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, read_end.get(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-  // Not what the user has set for himself.
-  std::vector<std::string> arguments = {program, "--default-settings"};
-  std::vector<std::string> environment = OwnEnvironment();
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr,
-                                Pointers(arguments).data(), Pointers(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("start ", program));
-  (void)WriteAll(write_end.get(), script);  // when it has ended early, its status says so
-  write_end.Reset();
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+// Both end with what no picture that was cut has: PNG with the chunk IEND (its length, name and
+// checksum), SVG with its root's end.
+bool IsWhole(std::string_view file, GnuplotFormat format) {
+  if (format == GnuplotFormat::kPng) {
+    constexpr std::string_view kEnd("\0\0\0\0IEND\xae\x42\x60\x82", 12);
+    return file.starts_with("\x89PNG") && file.ends_with(kEnd);
   }
-  return status;
+  while (file.ends_with('\n')) file.remove_suffix(1);
+  return file.ends_with("</svg>");
+}
+
+std::string ForWantOfGnuplot(std::string what) {
+  return what + "; a file that ends in .html does not need it";
 }
 
 }  // namespace
@@ -192,21 +167,26 @@ std::string GnuplotScript(const PlotPicture& picture, GnuplotFormat format) {
   return Script(picture, format).Text();
 }
 
-absl::Status RunGnuplot(const std::string& script, int fd) {
+absl::StatusOr<std::string> RunGnuplot(const std::string& script, GnuplotFormat format) {
   const absl::StatusOr<std::string> program = FindInPath("gnuplot");
   if (!program.ok()) {
     return absl::NotFoundError(
         "SVG and PNG are drawn by gnuplot, which is not in PATH: `apt install gnuplot-nox` or "
-        "`brew "
-        "install gnuplot`, or name a file that ends in .html, which needs nothing");
+        "`brew install gnuplot`, or name a file that ends in .html, which needs nothing");
   }
-  const File said(std::tmpfile());
-  if (!said) return absl::ErrnoToStatus(errno, "make a temporary file");
-  const absl::StatusOr<int> status = Run(*program, script, fd, fileno(said.get()));
-  if (!status.ok()) return status.status();
-  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(*program, " failed: ", FirstLineOf(said.get()),
-                                          "; a file that ends in .html does not need it"));
+  // What it draws comes through us, since gnuplot heeds no error of a write: on a full disk it
+  // would leave half a picture and exit with 0. The option: not what the user has set for himself.
+  absl::StatusOr<Filtered> ran = Filter({*program, "--default-settings"}, script);
+  if (!ran.ok()) return ran.status();
+  if (!WIFEXITED(ran->wait_status) || WEXITSTATUS(ran->wait_status) != 0) {
+    return absl::InternalError(
+        ForWantOfGnuplot(absl::StrCat(*program, " failed: ", FirstLineOf(ran->err))));
+  }
+  if (!IsWhole(ran->out, format)) {
+    return absl::InternalError(ForWantOfGnuplot(
+        absl::StrCat(*program, " drew no whole picture and said that all went well")));
+  }
+  return std::move(ran->out);
 }
 
 }  // namespace stageload::ctl

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/ctl/plot_picture.h"
 
 namespace stageload::ctl {
@@ -17,9 +17,9 @@ enum class GnuplotFormat { kSvg, kPng };
 // All data is in it; what it draws goes to its stdout.
 std::string GnuplotScript(const PlotPicture& picture, GnuplotFormat format);
 
-// Runs the script, with its stdout into `fd`. NotFound says how to install it; Internal has what it
+// The file that the script draws, whole. NotFound says how to install gnuplot; Internal has what it
 // said on stderr.
-absl::Status RunGnuplot(const std::string& script, int fd);
+absl::StatusOr<std::string> RunGnuplot(const std::string& script, GnuplotFormat format);
 
 }  // namespace stageload::ctl
 

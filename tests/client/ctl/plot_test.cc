@@ -63,6 +63,17 @@ class Plot : public testing::Test {
     }
     return {names.begin(), names.end()};
   }
+  // With a gnuplot that is this shell script.
+  Result RunWithGnuplot(const std::string& script, const std::string& name) {
+    std::filesystem::create_directories(PathOf("bin"));
+    std::ofstream(PathOf("bin/gnuplot")) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(PathOf("bin/gnuplot"), std::filesystem::perms::all);
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", (PathOf("bin") + ":" + path).c_str(), 1);
+    Result result = Run({trace_, "-o", PathOf(name)});
+    setenv("PATH", path.c_str(), 1);
+    return result;
+  }
   static bool HaveGnuplot() { return FindCommand("gnuplot", std::getenv("PATH")).ok(); }
 
   TemporaryFolder folder_;
@@ -105,16 +116,23 @@ TEST_F(Plot, WithoutGnuplotItSaysHowToGetItAndLeavesNothing) {
 }
 
 TEST_F(Plot, AGnuplotThatFailsIsQuotedAndLeavesNothing) {
-  std::filesystem::create_directory(PathOf("bin"));
-  std::ofstream(PathOf("bin/gnuplot")) << "#!/bin/sh\necho no such terminal >&2\nexit 1\n";
-  std::filesystem::permissions(PathOf("bin/gnuplot"), std::filesystem::perms::all);
-  const std::string path = std::getenv("PATH");
-  setenv("PATH", (PathOf("bin") + ":" + path).c_str(), 1);
-  const Result result = Run({trace_, "-o", PathOf("a.png")});
-  setenv("PATH", path.c_str(), 1);
+  const Result result = RunWithGnuplot("echo no such terminal >&2; exit 1", "a.png");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("failed: no such terminal"));
   EXPECT_THAT(Files(), ElementsAre("bin", "run.jsonl"));
+}
+
+TEST_F(Plot, AGnuplotThatDrawsHalfAPictureAndExitsWithZeroReplacesNothing) {
+  for (const char* name : {"a.png", "a.svg"}) {
+    std::ofstream(PathOf(name)) << "old";
+    for (const char* script : {"exit 0", "printf '<svg>'; printf '\\211PNG'; cat >/dev/null"}) {
+      const Result result = RunWithGnuplot(script, name);
+      EXPECT_EQ(result.code, 1) << name << ": " << script;
+      EXPECT_THAT(result.err, HasSubstr("drew no whole picture"));
+    }
+    EXPECT_EQ(Contents(name), "old");
+  }
+  EXPECT_THAT(Files(), ElementsAre("a.png", "a.svg", "bin", "run.jsonl"));
 }
 
 TEST_F(Plot, WritesCountersSlicesAndInstantsForTraceViewers) {
@@ -153,10 +171,14 @@ TEST_F(Plot, SaysWhatItCannotDo) {
 
 #ifdef __linux__
 TEST_F(Plot, ADiskThatIsFullIsAnError) {
-  std::filesystem::create_symlink("/dev/full", PathOf("full.html"));
-  const Result result = Run({trace_, "-o", PathOf("full.html")});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, HasSubstr("No space left on device"));
+  std::vector<std::string> names = {"full.html", "full.perfetto.json"};
+  if (HaveGnuplot()) names.insert(names.end(), {"full.svg", "full.png"});
+  for (const std::string& name : names) {
+    std::filesystem::create_symlink("/dev/full", PathOf(name));
+    const Result result = Run({trace_, "-o", PathOf(name)});
+    EXPECT_EQ(result.code, 1) << name;
+    EXPECT_THAT(result.err, HasSubstr("No space left on device")) << name;
+  }
 }
 #endif
 
