@@ -21,8 +21,7 @@ namespace {
 
 // How often a group is looked at whose leader has ended; nobody tells us of its other members.
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
-// After SIGKILL, for the last of a group to go: nobody may reap its orphans, as in a container
-// whose first process does not.
+// After SIGKILL, for the last of a group to go, which one in a call of a hung disk does not.
 constexpr absl::Duration kGoneWithin = absl::Seconds(2);
 
 bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
@@ -51,6 +50,7 @@ ForegroundCommand::ForegroundCommand(HeldChild child, std::string name, absl::Du
                                      std::function<void(int wait_status)> on_change,
                                      std::function<void()> on_interrupt)
     : child_(std::move(child)),
+      group_(child_.pid()),
       name_(std::move(name)),
       grace_(grace),
       on_change_(std::move(on_change)),
@@ -97,9 +97,9 @@ void ForegroundCommand::GiveTerminal() {
   interrupts_ = std::make_unique<InterruptWatch>(child_.pid(), on_interrupt_);
 }
 
-bool ForegroundCommand::Ended() const {
+bool ForegroundCommand::Ended() {
   if (!wait_status_) return false;
-  return interrupted_ == 0 || kill(-child_.pid(), 0) != 0 || absl::Now() > killed_ + kGoneWithin;
+  return interrupted_ == 0 || !group_.Runs() || absl::Now() > killed_ + kGoneWithin;
 }
 
 void ForegroundCommand::TakeTerminalBack() {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "client/ctl/held_child.h"
 #include "client/ctl/interrupt_watch.h"
+#include "client/ctl/process_group.h"
 #include "client/ctl/terminal.h"
 
 namespace stageload::ctl {
@@ -54,9 +55,9 @@ class ForegroundCommand {
   void OnTime();
   absl::Duration NextTimeout() const;
 
-  // When we were asked to end, nothing of the command's group may be left; else only the command
-  // itself counts, as in a shell.
-  bool Ended() const;
+  // When we were asked to end, nothing of the command's group may be left but zombies; else only
+  // the command itself counts, as in a shell.
+  bool Ended();
   // Once it has ended.
   void TakeTerminalBack();
 
@@ -78,6 +79,7 @@ class ForegroundCommand {
   void Escalate();
 
   HeldChild child_;
+  ProcessGroup group_;
   std::string name_;
   absl::Duration grace_;
   std::function<void(int)> on_change_;

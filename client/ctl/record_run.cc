@@ -122,9 +122,11 @@ std::optional<int> RecordRun::BeginWith(const v1::WatchProcessResponse& answer) 
 
 // ---- Recording ----
 
-bool RecordRun::Over() const {
+bool RecordRun::Over() {
   if (command_) return command_->Ended();
-  return watched_to_end_ || stopped_by_ != 0;
+  // A file that nobody can write to now may be one again; a pipe to `head` will not.
+  const bool heard = options_.path != "-" || !recording_->reader_gone();
+  return watched_to_end_ || stopped_by_ != 0 || !heard;
 }
 
 absl::Duration RecordRun::NextTimeout() const {

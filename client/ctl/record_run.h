@@ -59,7 +59,7 @@ class RecordRun {
   void AwaitEnd();
   void AwaitLastWord();
 
-  bool Over() const;
+  bool Over();
   void OnEvent(const Event& event);
   void OnSignal(int number);
   void OnCallEnded(const absl::Status& status);

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/e2e/daemon_fixture.h"
 
 namespace stageload::e2e {
@@ -45,6 +47,17 @@ TEST_F(Guard, CalledAsStageloadItExitsWithTheCommandsCode) {
           {.program = PathOf("stageload")});
   EXPECT_EQ(result.exit_code, 7) << result;
   EXPECT_EQ(result.out, "");
+}
+
+TEST_F(Guard, AZombieThatNobodyWaitsForDoesNotKeepItFromItsEnd) {
+  StartDaemon();
+  ChildProcess guard = StartCtl({"guard", "--wait-free", "0", "--", STAGELOAD_E2E_TREE, "zombie"});
+  ASSERT_TRUE(Eventually([&] { return ReadFile(PathOf("keeper")) != ""; })) << guard.Err();
+  ASSERT_TRUE(Eventually([&] { return ReadFile(PathOf("command")) != ""; })) << guard.Err();
+  guard.Signal(SIGTERM);
+  const absl::Time signalled = absl::Now();
+  EXPECT_EQ(guard.Wait().exit_code, 128 + SIGTERM);
+  EXPECT_LE(absl::Now() - signalled, absl::Seconds(4)) << "the grace time is 5 s";
 }
 
 TEST_F(Guard, WithoutRoomBeforeTheStartTimeoutItExitsWith4AndSaysTheLevelRead) {

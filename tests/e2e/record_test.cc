@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/trace.h"
 #include "tests/e2e/at_terminal.h"
@@ -23,6 +24,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::Contains;
+using testing::Field;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -199,6 +201,20 @@ TEST_F(Record, CtrlCEndsTheCommandAndWritesTheEnd) {
   record.Type(kCtrlC);
   EXPECT_EQ(record.Wait(), 128 + SIGINT);
   EXPECT_TRUE(Read().ended);
+}
+
+TEST_F(Record, AZombieThatNobodyWaitsForDoesNotKeepItFromItsEnd) {
+  StartDaemon();
+  ChildProcess record = StartCtl({"record", "-o", path(), "--", STAGELOAD_E2E_TREE, "zombie"});
+  ASSERT_TRUE(Eventually([&] { return ReadFile(PathOf("keeper")) != ""; })) << record.Err();
+  ASSERT_TRUE(Eventually([&] { return ReadFile(PathOf("command")) != ""; })) << record.Err();
+  record.Signal(SIGTERM);
+  const absl::Time signalled = absl::Now();
+  EXPECT_EQ(record.Wait().exit_code, 128 + SIGTERM);
+  EXPECT_LE(absl::Now() - signalled, absl::Seconds(4)) << "the grace time is 5 s";
+  const Trace trace = Read();
+  EXPECT_TRUE(trace.ended);
+  EXPECT_THAT(trace.events, Contains(Field(&TraceEvent::note, HasSubstr("ended by signal 15"))));
 }
 
 TEST_F(Record, CtrlCEndsTheRecordingOfAProcessAndNotTheProcess) {

@@ -6,6 +6,7 @@
 //   stubborn  the command ends on SIGTERM, and its child ignores it
 //   hop       five processes that ignore SIGTERM; each lives for some milliseconds, and then
 //             another goes on in its place
+//   zombie    a child leaves the group and never waits for its own, which ended in it
 //   litter    ends at once a hundred descendants that lost their parents, and waits for none
 #include <signal.h>
 #include <sys/wait.h>
@@ -120,6 +121,19 @@ void Hop(int milliseconds) {
   sleep(kAtMostSeconds);
 }
 
+void Zombie() {
+  InChild([] {
+    InChild([] {});
+    siginfo_t ended{};
+    waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT);  // and it stays a zombie
+    setsid();
+    WritePid("keeper");
+    sleep(kAtMostSeconds);
+  });
+  WritePid("command");
+  sleep(kAtMostSeconds);
+}
+
 void Litter() {
   for (int i = 0; i < 100; ++i) {
     InChild([] { InChild([] {}); });
@@ -135,6 +149,7 @@ int main(int argc, char** argv) {
   if (what == "scatter") Scatter();
   if (what == "stubborn") Stubborn();
   if (what == "hop") Hop(argc > 2 ? atoi(argv[2]) : 10);
+  if (what == "zombie") Zombie();
   if (what == "litter") Litter();
   return 2;
 }
