@@ -199,8 +199,9 @@ void RecordRun::AwaitLastWord() {
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();
     const std::optional<Event> event = events_.Pop(std::max(left, absl::ZeroDuration()));
-    if (!event || std::holds_alternative<Signalled>(*event)) return;
-    OnEvent(*event);
+    if (!event) return;
+    // A daemon that stops us signals the command first, and its word may be behind both signals.
+    if (!std::holds_alternative<Signalled>(*event)) OnEvent(*event);
   }
 }
 

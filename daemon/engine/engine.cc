@@ -143,6 +143,7 @@ void Engine::Impl::CommitAndCarryOut() {
   std::vector<core::Effect> effects = std::exchange(effects_, {});
   const std::set<JobId> changed = std::exchange(changed_, {});
   const absl::Status status = Commit(effects);
+  SendEventsOfRecordings();
   if (status.ok()) {
     for (core::Effect& effect : std::exchange(held_back_, {})) CarryOut(effect);
     for (core::Effect& effect : effects) CarryOut(effect);

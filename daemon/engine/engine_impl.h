@@ -234,6 +234,7 @@ class Engine::Impl {
                                 const core::HostSample& host);
   void TellRecordingsOf(JobId client, const telemetry::Event& event);
   void SendEvents(Recording& recording);
+  void SendEventsOfRecordings();
 
   // Frames.
   void FillClients(telemetry::Frame& frame);

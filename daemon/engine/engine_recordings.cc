@@ -206,4 +206,12 @@ void Engine::Impl::SendEvents(Recording& recording) {
   recording.on_update(std::move(update));
 }
 
+// Before what they tell of is done: a recorder in the tree that is signalled has its last word by
+// then, and needs no further sample.
+void Engine::Impl::SendEventsOfRecordings() {
+  for (auto& [token, recording] : recordings_) {
+    if (!recording.events.empty()) SendEvents(recording);
+  }
+}
+
 }  // namespace stageload::engine

@@ -269,6 +269,20 @@ TEST_F(Record, HasTheSwapBudgetAndWhatIsDoneToAGuardedCommand) {
   EXPECT_THAT(kinds, Contains("stopping"));
 }
 
+TEST_F(Record, InAGuardThatIsStoppedItSaysWhyAndHasItsEnd) {
+  StartDaemon();
+  ChildProcess guard =
+      StartCtl({"guard", "--wait-free", "0", "--grace", "1s", "--", kCtlProgram, "record", "-o",
+                path(), "--interval", "1h", "--", "sh", "-c", "sleep 600; true"});
+  ASSERT_TRUE(Eventually([&] { return CountSamples() > 0; })) << guard.Err();
+  EXPECT_EQ(Ctl({"cancel", "1"}).exit_code, 0);
+  (void)guard.Wait();
+  const Trace trace = Read();
+  EXPECT_TRUE(trace.ended);
+  EXPECT_THAT(trace.events, Contains(Field(&TraceEvent::note, HasSubstr("ended by signal 15"))));
+  EXPECT_THAT(trace.events, Contains(Field(&TraceEvent::note, HasSubstr("CANCELLED"))));
+}
+
 TEST_F(Record, AMarkFromOutsideOfEveryRecordingIsOfNobody) {
   StartDaemon();
   const Result result = Ctl({"mark", "--stage", "x"});

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/trace.h"
 #include "base/version.h"
 #include "tests/client/ctl/fake_daemon.h"
@@ -230,6 +232,33 @@ TEST_F(Record, ExitsAsASignalOfTheCommandWould) {
   EXPECT_EQ(Run({"-q", "sh", "-c", "kill -9 $$"}).code, 137);
   EXPECT_THAT(Notes(), ElementsAre("the command was ended by signal 9"));
   EXPECT_TRUE(Read().ended);
+}
+
+TEST_F(Record, ASignalAfterTheCommandsEndDoesNotCostTheLastWord) {
+  std::atomic<bool> signalled = false;
+  daemon_.on_watch = [&](WatchScript& script) {
+    script.Send(At(0, 1));
+    EXPECT_TRUE(Eventually([&] { return signalled.load(); }));
+    v1::WatchProcessResponse answer;
+    AddEvent(answer, "stopping", 0.5).set_text("SWAP_BUDGET: over 8 GiB");
+    script.Send(answer);
+    return grpc::Status::OK;
+  };
+  // It is waited for no longer than half a second, which on a busy machine may be over too early.
+  bool told = false;
+  for (int attempt = 0; attempt < 10 && !told; ++attempt) {
+    signalled = false;
+    Program program(daemon_.home(), {"record", "--force", "-o", path_, "--", "sh", "-c", "exit 3"});
+    EXPECT_TRUE(Eventually([&] { return Contents().find("exited with 3") != std::string::npos; }));
+    program.Signal(SIGTERM);
+    absl::SleepFor(absl::Milliseconds(50));  // until it has had that
+    signalled = true;
+    EXPECT_EQ(program.Wait(), 3);
+    told = Contents().find("SWAP_BUDGET") != std::string::npos;
+    EXPECT_TRUE(Read().ended);
+    std::filesystem::remove(path_);
+  }
+  EXPECT_TRUE(told);
 }
 
 TEST_F(Record, ACommandThatIsMissingIsNotRecorded) {

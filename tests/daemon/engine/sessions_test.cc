@@ -578,6 +578,22 @@ TEST_F(SessionsTest, ARecordingHearsTheMarksOfItsProcessesAndTheStagesOfItsLease
   EXPECT_EQ(reading->reading->swap_budget, GiB(8));
 }
 
+TEST_F(SessionsTest, ARecordingHearsOfAStopBeforeItsNextSample) {
+  Life life(folder_, host_);
+  const pid_t pid = Child();
+  const auto job = life.Guard(pid);
+  ASSERT_TRUE(job.ok()) << job.status();
+  Recording recording(life, pid, absl::Hours(1));
+  ASSERT_TRUE(recording.NextReading().ok());
+  ASSERT_TRUE(life.Cancel(job->record.id).ok());
+  const auto told = recording.Until([](const absl::StatusOr<RecordingUpdate>& update) {
+    return update.ok() && !update->events.empty();
+  });
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->events[0].kind, "stopping");
+  EXPECT_FALSE(told->reading);
+}
+
 TEST_F(SessionsTest, ARecordingOfAProcessThatIsNotThereSaysSo) {
   Life life(folder_, host_);
   const pid_t pid = Child();
