@@ -15,6 +15,7 @@
 #include "client/ctl/invocation.h"
 #include "client/ctl/options.h"
 #include "client/ctl/output_file.h"
+#include "client/ctl/plot_fonts.h"
 #include "client/ctl/plot_gnuplot.h"
 #include "client/ctl/plot_html.h"
 #include "client/ctl/plot_perfetto.h"
@@ -66,9 +67,10 @@ absl::StatusOr<std::string> Drawn(Format format, const std::vector<Trace>& trace
       return HtmlPage(picture);
     case Format::kPerfetto:
       return PerfettoJson(traces);
-    case Format::kSvg:
+    case Format::kSvg:  // whoever shows it finds fonts of his own
       return RunGnuplot(GnuplotScript(picture, GnuplotFormat::kSvg), GnuplotFormat::kSvg);
     case Format::kPng:
+      ReplaceWhatHasNoFont(picture);
       return RunGnuplot(GnuplotScript(picture, GnuplotFormat::kPng), GnuplotFormat::kPng);
   }
   return absl::InternalError("no such format");

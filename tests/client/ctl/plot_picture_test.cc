@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "client/ctl/plot_fonts.h"
 #include "client/ctl/plot_gnuplot.h"
 #include "client/ctl/plot_html.h"
 #include "client/ctl/plot_svg.h"
@@ -261,6 +263,32 @@ TEST(Html, LoadsNothing) {
   EXPECT_THAT(page, Not(HasSubstr("src=")));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+TEST(Fonts, HaveWhatTheirRangesSayAndLatinAndArrows) {
+  const Fonts fonts("20-7e 5e9-5ea\n4e00 zz-\n1f389-1f38a\n");
+  EXPECT_EQ(WithPlainSigns("Zé–↑ 一丁 🎉🎁 \uE123", fonts), "Zé–↑ 一? 🎉? ?");
+  EXPECT_EQ(WithPlainSigns("", fonts), "");
+  EXPECT_FALSE(fonts.Have(0x5E8));
+  EXPECT_TRUE(fonts.Have(0x5E9));
+  EXPECT_FALSE(fonts.Have(0x5EB));
+}
+
+TEST(Fonts, WithoutFontconfigTheBasicPlaneIsLikelyAndNobodysOwnIsNot) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  const Fonts fonts = Fonts::OfThisMachine();
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(WithPlainSigns("模型 🎉 \uE123 \uFF01", fonts), "模型 ? ? \uFF01");
+}
+
+TEST(Fonts, NoneOfThisMachineHasACharacterOfNobody) {
+  PlotPicture picture;
+  TextShape name;
+  name.text = "a\U0010FFFDb";
+  picture.shapes.emplace_back(name);
+  ReplaceWhatHasNoFont(picture);
+  EXPECT_EQ(std::get<TextShape>(picture.shapes[0]).text, "a?b");
 }
 
 TEST(Gnuplot, GetsNamesInSingleQuotesWithinTheirLine) {
