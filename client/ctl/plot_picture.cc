@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -33,6 +34,7 @@ constexpr double kCurves = 220;
 constexpr double kTicks = 22;
 constexpr double kListLine = 15;
 constexpr double kTooNarrow = 4;
+constexpr double kDash = 3;
 constexpr double kBetween = 14;
 constexpr double kBottom = 8;
 
@@ -218,7 +220,7 @@ class Drawing {
   static Box BoxOf(double x, double y, const std::string& text, Anchor anchor) {
     const double width = TextWidth(text, kSmall) + 6;
     const double left = x - (anchor == Anchor::kMiddle ? width / 2 : width);
-    return {left, y - kSmall - 2, left + width, y + 4};
+    return {left, y - kSmall - 4, left + width, y + 6};  // a curve has a width, too
   }
   bool HidesACurve(const Box& box) const {
     return std::any_of(curves_.begin(), curves_.end(), [&](const LineShape& curve) {
@@ -259,11 +261,29 @@ class Drawing {
 
   // ---- Parts ----
 
+  // By the order in which the names come, but for those that would be of one tint with a neighbour
+  // in some trace.
   void NumberTints() {
+    std::vector<std::string> names;
+    std::map<std::string, std::set<std::string>> beside;
     for (const Trace& trace : traces_) {
+      std::string before;
       for (const TraceStage& stage : StagesOf(trace)) {
-        tints_.emplace(stage.name, static_cast<int>(tints_.size()) % kStageTints);
+        if (!beside.contains(stage.name)) names.push_back(stage.name);
+        beside[stage.name].insert(before);
+        beside[before].insert(stage.name);
+        before = stage.name;
       }
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      std::set<int> taken;
+      for (const std::string& other : beside[names[i]]) {
+        const auto tint = tints_.find(other);
+        if (tint != tints_.end()) taken.insert(tint->second);
+      }
+      int tint = static_cast<int>(i) % kStageTints;
+      for (int k = 0; k < kStageTints && taken.contains(tint); ++k) tint = (tint + 1) % kStageTints;
+      tints_.emplace(names[i], tint);
     }
   }
   Role TintOf(const std::string& stage) const {
@@ -329,6 +349,7 @@ class Drawing {
   void Stages(const std::vector<TraceStage>& stages) {
     if (OneUnnamed(stages)) return;
     double free_from = 0;
+    std::optional<Role> before;
     for (const TraceStage& stage : stages) {
       const double from = X(stage.begin);
       const double width = X(stage.end) - from;
@@ -337,7 +358,11 @@ class Drawing {
                        stage.peak_footprint
                            ? absl::StrCat(", peak footprint ", FormatBytes(*stage.peak_footprint))
                            : "");
-      Rect(from, y_, width, kStrip + kCurves, TintOf(stage.name), hint);
+      const Role tint = TintOf(stage.name);
+      Rect(from, y_, width, kStrip + kCurves, tint, hint);
+      // It had neighbours of every tint.
+      if (before == tint) Line({{from, y_}, {from, y_ + kStrip + kCurves}}, Role::kFrame);
+      before = tint;
       if (width < kTooNarrow && stage.name == "setup") continue;
       if (Fits(stage)) {
         Text(from + width / 2, y_ + 13, stage.name, Role::kText, kSmall, Anchor::kMiddle);
@@ -388,17 +413,23 @@ class Drawing {
     if (!line) return;
     const double top = area_.corner.y;
     std::string text = absl::StrCat("swap budget ", FormatBytes(BudgetOf(trace, options_).size));
-    std::vector<double> heights;
+    // At the line, then ever further below it: a curve may lie along it.
+    std::vector<std::vector<double>> heights;
+    double first = top + 13;
     if (*line > picture_.top) {
       text = absl::StrCat("↑ ", text, ", at ", FormatBytes(*line));
-      heights = {top + 13};
+      heights = {{first}};
     } else {
-      if (Y(*line) - top > 16) heights.push_back(Y(*line) - 5);
-      heights.push_back(Y(*line) + 13);
+      first = Y(*line) + 13;
+      heights = {{first}};
+      if (Y(*line) - top > 16) heights = {{Y(*line) - 5, first}};
     }
+    for (double y = first + 8; y < top + kCurves - 6; y += 8) heights.push_back({y});
     std::vector<Point> places;
-    for (double x = area_.corner.x + area_.width - 4; x > area_.corner.x + 160; x -= 20) {
-      for (const double y : heights) places.push_back({x, y});
+    for (const std::vector<double>& beside_each_other : heights) {
+      for (double x = area_.corner.x + area_.width - 4; x > area_.corner.x + 160; x -= 20) {
+        for (const double y : beside_each_other) places.push_back({x, y});
+      }
     }
     Tag(places, text, Role::kSwap, Anchor::kEnd);
   }
@@ -407,8 +438,10 @@ class Drawing {
   void Curve(const std::vector<PlotSample>& samples, Role role, double width, HeightOf height_of) {
     std::vector<Point> points;
     const auto finish = [&] {
-      // One sample alone is seen as a dash.
-      if (points.size() == 1) points.push_back({points[0].x + 2, points[0].y});
+      // One sample alone, or all of a run that is short beside another, is seen as a dash.
+      if (!points.empty() && points.back().x - points.front().x < kDash) {
+        points.push_back({points.front().x + kDash, points.back().y});
+      }
       if (!points.empty()) curves_.push_back({std::move(points), role, width, false});
       points.clear();
     };

@@ -152,6 +152,101 @@ TEST(PlotPicture, SeveralRunsShareTheirAxes) {
               picture.panels[0].area.corner.x + picture.panels[0].area.width / 2, 0.01);
 }
 
+TEST(PlotPicture, ARunThatIsShortBesideAnotherIsSeen) {
+  Trace brief = Recorded();
+  brief.path = "/a/brief.jsonl";
+  brief.events.clear();
+  brief.samples.resize(5);
+  for (std::size_t i = 0; i < brief.samples.size(); ++i) {
+    brief.samples[i].t = 0.02 * static_cast<double>(i);
+    brief.samples[i].footprint = GiB(1);
+  }
+  Trace longer = Recorded();
+  longer.samples.push_back(Sample(356400, GiB(1), GiB(1), 30));
+  const LineShape curve = CurveOf(Draw({brief, longer}, {}), Role::kFootprint);
+  ASSERT_FALSE(curve.points.empty());
+  EXPECT_GE(curve.points.back().x - curve.points.front().x, 3);
+}
+
+Trace WithStages(const std::string& path, const std::vector<std::string>& names) {
+  Trace trace;
+  trace.path = path;
+  double t = 0;
+  trace.samples.push_back(Sample(0, MiB(1), Bytes(), 50));
+  for (const std::string& name : names) trace.events.push_back(Event(t += 10, "stage", name));
+  trace.samples.push_back(Sample(t + 10, MiB(1), Bytes(), 50));
+  return trace;
+}
+
+// The tints of a panel's stages, from left to right.
+std::vector<Role> TintsOf(const PlotPicture& picture, std::size_t panel) {
+  std::vector<Role> tints;
+  const double bottom = picture.panels[panel].area.corner.y + picture.panels[panel].area.height;
+  for (const Shape& shape : picture.shapes) {
+    const auto* rect = std::get_if<RectShape>(&shape);
+    if (rect == nullptr || rect->role < Role::kStage0) continue;
+    if (std::abs(rect->corner.y + rect->height - bottom) < 1) tints.push_back(rect->role);
+  }
+  return tints;
+}
+
+TEST(PlotPicture, StagesBesideEachOtherHaveDifferentTintsInEveryRun) {
+  const Trace all = WithStages("all.jsonl", {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"});
+  const Trace some = WithStages("some.jsonl", {"n2", "n8", "n3", "n9", "n1", "n7"});
+  const PlotPicture picture = Draw({all, some}, {});
+  for (const std::size_t panel : {0U, 1U}) {
+    const std::vector<Role> tints = TintsOf(picture, panel);
+    ASSERT_GE(tints.size(), 6U);
+    for (std::size_t i = 1; i < tints.size(); ++i) {
+      EXPECT_NE(tints[i - 1], tints[i]) << "panel " << panel << ", stage " << i;
+    }
+  }
+}
+
+TEST(PlotPicture, AStageBesideStagesOfEveryTintHasALineBetween) {
+  const PlotPicture picture =
+      Draw({WithStages("run.jsonl", {"a", "b", "c", "d", "e", "hub", "setup", "hub", "a", "hub",
+                                     "b", "hub", "c", "hub", "d", "hub"})},
+           {});
+  const std::vector<Role> tints = TintsOf(picture, 0);
+  std::size_t same = 0;
+  for (std::size_t i = 1; i < tints.size(); ++i) same += tints[i - 1] == tints[i] ? 1 : 0;
+  ASSERT_GT(same, 0U) << "all have found a tint";
+  const RectShape& area = picture.panels[0].area;
+  std::size_t lines = 0;
+  for (const Shape& shape : picture.shapes) {
+    const auto* line = std::get_if<LineShape>(&shape);
+    if (line == nullptr || line->role != Role::kFrame || line->points.size() != 2) continue;
+    const bool upright = line->points[0].x == line->points[1].x;
+    if (upright && line->points[0].y < area.corner.y) ++lines;
+  }
+  EXPECT_EQ(lines, same);
+}
+
+TEST(PlotPicture, TheBudgetsNameStandsOnNoCurve) {
+  for (const int footprint : {954, 975, 900, 20}) {
+    Trace trace;
+    trace.path = "flat.jsonl";
+    for (int i = 0; i <= 10; ++i) {
+      trace.samples.push_back(Sample(i, MiB(footprint), MiB(4 * i), 50 + i));
+    }
+    const PlotPicture picture = Draw({trace}, {});
+    const double curve = CurveOf(picture, Role::kFootprint).points[0].y;
+    const double level = CurveOf(picture, Role::kLevel).points[0].y;
+    std::size_t found = 0;
+    for (const Shape& shape : picture.shapes) {
+      const auto* text = std::get_if<TextShape>(&shape);
+      if (text == nullptr || text->text.find("swap budget") == std::string::npos) continue;
+      ++found;
+      for (const double y : {curve, level}) {
+        EXPECT_FALSE(y > text->at.y - text->size - 2 && y < text->at.y + 4)
+            << "the name at " << text->at.y << ", a curve at " << y;
+      }
+    }
+    EXPECT_EQ(found, 1U);
+  }
+}
+
 TEST(PlotPicture, ManyMarksAreNumberedTogetherAndListedInPart) {
   Trace trace = Recorded();
   trace.events.clear();
