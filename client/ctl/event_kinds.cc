@@ -4,24 +4,14 @@
 namespace stageload::ctl {
 
 const std::vector<std::string>& EventKinds() {
-  static const std::vector<std::string>* const kinds =
-      new std::vector<std::string>{"admitted",      "held",
-                                   "released",      "updated",
-                                   "warned",        "suspended",
-                                   "resumed",       "stopping",
-                                   "killed",        "stuck",
-                                   "would_stop",    "ended",
-                                   "requeued",      "registered",
-                                   "lease_waiting", "lease_granted",
-                                   "lease_denied",  "lease_released",
-                                   "queue_held",    "queue_released",
-                                   "draining",      "gap",
-                                   "implausible",   "sample_failed",
-                                   "shim_lost",     "signal_refused",
-                                   "start_delayed", "result_delayed",
-                                   "store_failed",  "store_works",
-                                   "store_damaged", "config_reloaded",
-                                   "config_refused"};
+  static const std::vector<std::string>* const kinds = new std::vector<std::string>{
+      "admitted",       "held",          "released",        "updated",       "warned",
+      "suspended",      "resumed",       "stopping",        "killed",        "stuck",
+      "would_stop",     "ended",         "requeued",        "registered",    "lease_waiting",
+      "lease_granted",  "lease_denied",  "lease_released",  "queue_held",    "queue_released",
+      "draining",       "gap",           "implausible",     "sample_failed", "shim_lost",
+      "signal_refused", "start_delayed", "result_delayed",  "store_failed",  "store_works",
+      "store_damaged",  "recovered",     "config_reloaded", "config_refused"};
   return *kinds;
 }
 
