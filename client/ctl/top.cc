@@ -35,8 +35,8 @@ constexpr absl::Duration kFirstFrame = absl::Seconds(1);
 class Top {
  public:
   Top(TopTerminal& terminal, TopFeed& feed, TopMailbox& mailbox,
-      const v1::GetVersionResponse& daemon)
-      : terminal_(terminal), feed_(feed), mailbox_(mailbox), began_(absl::Now()) {
+      const v1::GetVersionResponse& daemon, absl::Duration interval)
+      : terminal_(terminal), feed_(feed), mailbox_(mailbox), began_(absl::Now()), model_(interval) {
     model_.Connected(daemon);
   }
 
@@ -138,7 +138,7 @@ int Show(const Connection& connection, absl::Duration interval) {
   absl::StatusOr<std::unique_ptr<TopTerminal>> terminal = TopTerminal::Open();
   if (!terminal.ok()) return Fail(terminal.status());
   TopFeed feed(connection, interval, mailbox);
-  return Top(**terminal, feed, *mailbox, connection.version).Run();
+  return Top(**terminal, feed, *mailbox, connection.version, interval).Run();
 }
 
 int RunTop(const Invocation& invocation, const CLI::App& command,

@@ -7,8 +7,8 @@ namespace stageload::ctl {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-// An idle daemon samples once a second, and `top` may ask for less.
-constexpr std::int64_t kFilledSeconds = 5;
+// Points that are an interval apart may be two seconds' apart, and one of them be late.
+constexpr int kFilledIntervals = 3;
 constexpr std::int64_t kRateWindow = 5 * kSecond;
 
 std::int64_t FloorDivide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
@@ -47,24 +47,30 @@ void TopHistory::AddNewest(const TimedPoint& point) {
   Add(point);
 }
 
-std::vector<HostPoint> TopHistory::Stretches(std::size_t columns, std::int64_t seconds_each) const {
+// An idle daemon samples once a second, and `top` may ask for less.
+TopHistory::TopHistory(absl::Duration interval)
+    : filled_seconds_(absl::ToInt64Seconds(
+          absl::Ceil(kFilledIntervals * std::max(interval, absl::Seconds(1)), absl::Seconds(1)))) {}
+
+// A column is a whole or a broken number of seconds, or a part of one: they are numbered from the
+// epoch on, and a second lies in all that have a part in it.
+std::vector<HostPoint> TopHistory::Stretches(std::size_t columns, std::int64_t seconds) const {
   std::vector<HostPoint> stretches(columns);
   if (seconds_.empty() || columns == 0) return stretches;
   const auto count = static_cast<std::int64_t>(columns);
-  const std::int64_t first = FloorDivide(seconds_.rbegin()->first, seconds_each) - count + 1;
-  const auto fill = [&](std::int64_t from, std::int64_t to, const HostPoint& point) {
-    // `to` is the first second that is not of this point any more.
-    for (std::int64_t i = std::max(first, FloorDivide(from, seconds_each));
-         i < first + count && i * seconds_each < to; ++i) {
-      stretches[static_cast<std::size_t>(i - first)].Worsen(point);
-    }
-  };
+  const auto column_of = [&](std::int64_t second) { return FloorDivide(second * count, seconds); };
+  // `to` is the first second that is not in it any more.
+  const auto last_before = [&](std::int64_t to) { return FloorDivide(to * count - 1, seconds); };
+  const std::int64_t last = last_before(seconds_.rbegin()->first + 1);
+  const std::int64_t first = last - count + 1;
   for (auto point = seconds_.begin(); point != seconds_.end(); ++point) {
     const auto next = std::next(point);
     const std::int64_t begin = point->first;
     std::int64_t end = begin + 1;
-    if (next != seconds_.end() && next->first - begin <= kFilledSeconds) end = next->first;
-    if (end > first * seconds_each) fill(begin, end, point->second);
+    if (next != seconds_.end() && next->first - begin <= filled_seconds_) end = next->first;
+    for (std::int64_t i = std::max(first, column_of(begin)); i <= last_before(end); ++i) {
+      stretches[static_cast<std::size_t>(i - first)].Worsen(point->second);
+    }
   }
   return stretches;
 }

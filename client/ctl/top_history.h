@@ -35,17 +35,21 @@ class TopHistory {
  public:
   static constexpr absl::Duration kKept = absl::Hours(1);
 
+  // `interval`: from one point to the next, at most, while there is a daemon.
+  explicit TopHistory(absl::Duration interval = absl::Seconds(1));
+
   // In any order: frames of the past come while new ones do. One from the future of the newest
   // means that the clock was set back, and what is after it is forgotten.
   void Add(const TimedPoint& point);
   void AddNewest(const TimedPoint& point);
 
-  // `columns` stretches of time, the last with the newest point. Their borders stay where they are
-  // while time goes on, so that a graph moves and does not flicker. Holes of a few seconds are
-  // filled; longer ones are absent.
-  std::vector<HostPoint> Stretches(std::size_t columns, std::int64_t seconds_each) const;
+  // `columns` stretches of time, `seconds` all together, the last with the newest point. Their
+  // borders stay where they are while time goes on, so that a graph moves and does not flicker.
+  // Holes of up to three intervals are filled; longer ones are absent.
+  std::vector<HostPoint> Stretches(std::size_t columns, std::int64_t seconds) const;
 
  private:
+  const std::int64_t filled_seconds_;
   std::map<std::int64_t, HostPoint> seconds_;
 };
 

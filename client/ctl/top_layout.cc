@@ -58,7 +58,7 @@ class Layout {
   void HostText();
   void Graph(const std::vector<std::string>& labels, Ink ink, const std::vector<GraphColumn>& graph,
              std::size_t rows);
-  void Axis(std::size_t gutter, std::size_t columns, std::int64_t seconds_each);
+  void Axis(std::size_t gutter, std::size_t columns);
   void Summary();
   void Body();
   void Clients(std::size_t rows);
@@ -270,10 +270,8 @@ void Layout::Host() {
                            : screen_.height >= 34 ? 4
                            : screen_.height >= 24 ? 3
                                                   : 1;
-  const auto count = static_cast<std::int64_t>(columns);
-  const std::int64_t each =
-      std::max<std::int64_t>(1, (absl::ToInt64Seconds(model_.graph_span()) + count / 2) / count);
-  const std::vector<HostPoint> points = model_.history().Stretches(columns, each);
+  const std::vector<HostPoint> points =
+      model_.history().Stretches(columns, absl::ToInt64Seconds(model_.graph_span()));
   const v1::HostSample& host = frame().host();
   Graph(LevelLabels(host),
         host.has_level_percent() ? InkOfLevel(host.level_percent()) : Ink::kPlain,
@@ -286,19 +284,19 @@ void Layout::Host() {
   if (screen_.height < 14) return;
   Graph({absl::StrCat("pressure ", host.has_pressure() ? Word(host.pressure()) : "-")},
         InkOfPressure(host.pressure()), PressureGraph(points), 1);
-  if (screen_.height >= 24) Axis(gutter, columns, each);
+  if (screen_.height >= 24) Axis(gutter, columns);
 }
 
 // "-4m      -3m      -2m      -1m      now", each where its time is.
-void Layout::Axis(std::size_t gutter, std::size_t columns, std::int64_t seconds_each) {
+void Layout::Axis(std::size_t gutter, std::size_t columns) {
   const std::int64_t span = absl::ToInt64Seconds(model_.graph_span());
   const std::int64_t step = span <= 60 ? 15 : span <= 300 ? 60 : span <= 900 ? 300 : 900;
-  const auto all = static_cast<std::int64_t>(columns) * seconds_each;
   PictureLine line = NewLine();
-  for (std::int64_t ago = all / step * step; ago > 0; ago -= step) {
+  for (std::int64_t ago = span; ago > 0; ago -= step) {
     const std::string label =
         step < 60 ? absl::StrCat("-", ago, "s") : absl::StrCat("-", ago / 60, "m");
-    const auto column = gutter + columns - static_cast<std::size_t>(ago / seconds_each);
+    const auto column =
+        gutter + columns - columns * static_cast<std::size_t>(ago) / static_cast<std::size_t>(span);
     if (line.used() > 0 && column < line.used() + 2) continue;
     if (column + label.size() + 4 > screen_.width) continue;  // the place of "now"
     line.To(column).Put(label, kDim);

@@ -203,10 +203,7 @@ void TopModel::Move(std::ptrdiff_t rows) {
 std::optional<Action> TopModel::Press(Key key) {
   message_.reset();
   if (question_) return Answer(key);
-  if (std::exchange(help_, false)) {
-    quit_ = key == 'q';
-    return std::nullopt;
-  }
+  if (std::exchange(help_, false)) return std::nullopt;
   const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(page_, 1));
   switch (key) {
     case kKeyUp:

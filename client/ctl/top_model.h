@@ -54,7 +54,8 @@ struct Message {
 
 class TopModel {
  public:
-  TopModel() = default;
+  // `interval`: from one frame to the next, at most, while there is a daemon.
+  explicit TopModel(absl::Duration interval = absl::Seconds(1)) : history_(interval) {}
   TopModel(const TopModel&) = delete;
   TopModel& operator=(const TopModel&) = delete;
 

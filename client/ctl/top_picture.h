@@ -47,6 +47,8 @@ class PictureLine {
   std::string Text() const;  // without styles
 
  private:
+  std::string Shown(std::string_view text) const;
+
   std::size_t width_;
   bool utf8_;
   std::size_t used_ = 0;

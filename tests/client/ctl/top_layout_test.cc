@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/ctl/print_text.h"
@@ -177,9 +178,30 @@ TEST_F(TopLayout, TellsTheTimeUnderTheGraphs) {
   EXPECT_THAT(Text(120, 24), HasSubstr(gutter + "-5m" + std::string(17, ' ') + minute + "-3m"));
   EXPECT_THAT(Text(120, 24), HasSubstr("-1m" + std::string(14, ' ') + "now\n"));
   model_.Press('+');
-  EXPECT_THAT(Text(80, 24), HasSubstr("-45s           -30s           -15s        now\n"));
+  EXPECT_THAT(Text(80, 24),
+              HasSubstr(gutter + "-60s           -45s           -30s           -15s        now\n"));
+  // From edge to edge, however wide it is.
+  EXPECT_THAT(Text(250, 40), HasSubstr(gutter + "-60s   "));
+  model_.Press('-');
+  EXPECT_THAT(Text(250, 40), HasSubstr(gutter + "-5m   "));
+  model_.Press('+');
   for (int i = 0; i < 3; ++i) model_.Press('-');
   EXPECT_THAT(Text(80, 24), HasSubstr("-45m"));
+}
+
+TEST_F(TopLayout, WithoutUnicodeAWideNameMovesNothing) {
+  v1::Frame frame = FrameAt(30, 35);
+  AddClient(frame, 7, "模型服务", kGiB).set_pid(1);
+  AddClient(frame, 8, "plain", kGiB).set_pid(2);
+  model_.Live(frame);
+  const std::vector<std::string> lines = absl::StrSplit(Text(100, 30, false), '\n');
+  std::vector<std::size_t> footprints;
+  for (const std::string& line : lines) {
+    const bool is_client = absl::StrContains(line, "????") || absl::StrContains(line, "plain");
+    if (is_client) footprints.push_back(line.find("1 GiB"));
+  }
+  ASSERT_EQ(footprints.size(), 2U) << Text(100, 30, false);
+  EXPECT_EQ(footprints[0], footprints[1]) << Text(100, 30, false);
 }
 
 TEST_F(TopLayout, SaysHowFastSwapGrows) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "client/ctl/top_graph.h"
@@ -153,6 +154,19 @@ TEST(TopModel, TellsWhatTheDaemonSaidUntilTheNextKey) {
   EXPECT_FALSE(model.message());
 }
 
+TEST(TopModel, AnyKeyGoesBackFromHelpAndOnlyThenLeaves) {
+  TopModel model;
+  for (const Key key : {Key{'q'}, Key{'x'}, kKeyEscape}) {
+    model.Press('?');
+    EXPECT_TRUE(model.help());
+    EXPECT_EQ(model.Press(key), std::nullopt);
+    EXPECT_FALSE(model.help());
+    EXPECT_FALSE(model.quit());
+  }
+  model.Press('q');
+  EXPECT_TRUE(model.quit());
+}
+
 TEST(TopModel, PausesTheScreenAndNotTheGraphs) {
   TopModel model;
   model.Live(FrameAt(0, 63));
@@ -224,12 +238,18 @@ TEST(SwapRate, OfASlowStreamIsTold) {
   EXPECT_THAT(rate.BytesPerSecond(), Optional(0.0));
 }
 
+std::vector<double> Levels(const std::vector<HostPoint>& points) {
+  std::vector<double> levels;
+  for (const HostPoint& point : points) levels.push_back(point.level.value_or(-1));
+  return levels;
+}
+
 TEST(TopHistory, KeepsTheWorstOfEachStretch) {
   TopHistory history;
   for (int second = 0; second < 8; ++second) {
     history.AddNewest(PointOf(FrameAt(second, 50 + second, second)));
   }
-  const auto stretches = history.Stretches(3, 4);  // 12:00:00 is the border of a stretch
+  const auto stretches = history.Stretches(3, 12);  // 12:00:00 is the border of a stretch
   EXPECT_EQ(stretches[0].level, std::nullopt);
   EXPECT_THAT(stretches[1].level, Optional(50.0));
   EXPECT_THAT(stretches[1].swap, Optional(3));
@@ -241,10 +261,10 @@ TEST(TopHistory, BordersOfStretchesStayWhileTimeGoesOn) {
   TopHistory history;
   history.AddNewest(PointOf(FrameAt(0, 10)));
   for (int second = 1; second < 5; ++second) history.AddNewest(PointOf(FrameAt(second, 90)));
-  EXPECT_THAT(history.Stretches(2, 5)[1].level, Optional(10.0));
+  EXPECT_THAT(history.Stretches(2, 10)[1].level, Optional(10.0));
   history.AddNewest(PointOf(FrameAt(5, 90)));
-  EXPECT_THAT(history.Stretches(2, 5)[0].level, Optional(10.0));
-  EXPECT_THAT(history.Stretches(2, 5)[1].level, Optional(90.0));
+  EXPECT_THAT(history.Stretches(2, 10)[0].level, Optional(10.0));
+  EXPECT_THAT(history.Stretches(2, 10)[1].level, Optional(90.0));
 }
 
 TEST(TopHistory, FillsSmallHolesAndShowsLongOnes) {
@@ -252,10 +272,35 @@ TEST(TopHistory, FillsSmallHolesAndShowsLongOnes) {
   history.AddNewest(PointOf(FrameAt(0, 50)));
   history.AddNewest(PointOf(FrameAt(3, 60)));
   history.AddNewest(PointOf(FrameAt(13, 70)));
-  std::vector<double> levels;
-  for (const HostPoint& point : history.Stretches(14, 1))
-    levels.push_back(point.level.value_or(-1));
-  EXPECT_THAT(levels, ElementsAre(50, 50, 50, 60, -1, -1, -1, -1, -1, -1, -1, -1, -1, 70));
+  history.AddNewest(PointOf(FrameAt(18, 80)));
+  EXPECT_THAT(Levels(history.Stretches(19, 19)), ElementsAre(50, 50, 50, 60, -1, -1, -1, -1, -1, -1,
+                                                             -1, -1, -1, 70, -1, -1, -1, -1, 80));
+}
+
+TEST(TopHistory, OfASlowStreamHasNoHoles) {
+  TopHistory history(absl::Seconds(5));
+  history.AddNewest(PointOf(FrameAt(0, 50)));
+  history.AddNewest(PointOf(FrameAt(5, 60)));
+  history.AddNewest(PointOf(FrameAt(21, 70)));
+  EXPECT_THAT(Levels(history.Stretches(8, 8)), ElementsAre(-1, -1, -1, -1, -1, -1, -1, 70));
+  EXPECT_THAT(Levels(history.Stretches(22, 22))[4], 50);
+}
+
+TEST(TopHistory, ShowsAllItsTimeAndNoMoreHoweverManyColumnsThereAre) {
+  TopHistory history;
+  for (int second = 0; second < 600; ++second) {
+    history.AddNewest(PointOf(FrameAt(second, second == 300 || second == 540 ? 10 : 90)));
+  }
+  for (const std::size_t columns : {7U, 40U, 60U, 61U, 144U, 230U, 300U, 1000U}) {
+    const std::vector<double> five_minutes = Levels(history.Stretches(columns, 300));
+    EXPECT_EQ(five_minutes.front(), 10) << columns;  // all of it, the first second too
+    const std::vector<double> minute = Levels(history.Stretches(columns, 60));
+    EXPECT_EQ(minute.front(), 10) << columns;
+    if (columns < 60) continue;
+    EXPECT_EQ(minute.back(), 90) << columns;
+    const auto low = std::count(minute.begin(), minute.end(), 10);
+    EXPECT_LE(low, static_cast<std::ptrdiff_t>(columns / 60 + 1)) << columns;
+  }
 }
 
 TEST(TopHistory, TakesThePastInAnyOrderAndForgetsAClockThatWasSetBack) {
@@ -263,7 +308,7 @@ TEST(TopHistory, TakesThePastInAnyOrderAndForgetsAClockThatWasSetBack) {
   history.AddNewest(PointOf(FrameAt(10, 70)));
   history.Add(PointOf(FrameAt(9, 60)));
   history.Add(PointOf(FrameAt(8, 50)));
-  EXPECT_THAT(history.Stretches(3, 1)[0].level, Optional(50.0));
+  EXPECT_THAT(history.Stretches(3, 3)[0].level, Optional(50.0));
   history.AddNewest(PointOf(FrameAt(8, 40)));
   EXPECT_THAT(history.Stretches(1, 1)[0].level, Optional(40.0));
 }
@@ -274,7 +319,7 @@ TEST(TopHistory, HoldsAnHour) {
     history.AddNewest(PointOf(FrameAt(second, second == 0 || second == 4000 ? 1 : 90)));
   }
   int low = 0;
-  for (const HostPoint& point : history.Stretches(5000, 1)) low += point.level == 1.0 ? 1 : 0;
+  for (const HostPoint& point : history.Stretches(5000, 5000)) low += point.level == 1.0 ? 1 : 0;
   EXPECT_EQ(low, 1);
 }
 
