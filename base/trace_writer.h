@@ -42,6 +42,8 @@ class TraceWriter {
   void Discard();
 
   const std::string& path() const { return path_; }
+  // Whether the beginning of a line was written whose rest was not.
+  bool cut() const { return !cut_.empty(); }
 
  private:
   TraceWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

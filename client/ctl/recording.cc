@@ -88,7 +88,10 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
     Mark(begin_ + absl::Seconds(last_t_), absl::StrCat("no samples for ", gap, ": ", interrupted_));
     interrupted_.clear();
   }
-  Write(writer_.Write(line));
+  const bool was_cut = writer_.cut();
+  const bool written = Write(writer_.Write(line));
+  written_samples_ += written ? 1 : 0;
+  if (!written && !was_cut && writer_.cut()) sample_is_cut_ = true;
   last_t_ = line.t;
   last_wall_ns_ = sample.time_ns();
   ++samples_;
@@ -132,11 +135,16 @@ void Recording::CommandEnded(int wait_status) {
 
 void Recording::End() { Write(writer_.WriteEnd()); }
 
-void Recording::Write(const absl::Status& written) {
-  if (written.ok() || std::exchange(incomplete_, true)) return;
+bool Recording::Write(const absl::Status& written) {
+  if (written.ok()) {  // and so is what was cut before it
+    written_samples_ += std::exchange(sample_is_cut_, false) ? 1 : 0;
+    return true;
+  }
+  if (std::exchange(incomplete_, true)) return false;
   Note(absl::StrCat(std::string(written.message()),
                     "; what is measured until that works again is lost, and nothing else is "
                     "disturbed"));
+  return false;
 }
 
 std::string Recording::Line() const {
@@ -146,7 +154,8 @@ std::string Recording::Line() const {
   }
   if (first_swap_) figures.push_back(absl::StrCat("swap ", Signed(*peak_swap_ - *first_swap_)));
   if (min_level_) figures.push_back(absl::StrCat("lowest level ", FormatPercent(*min_level_)));
-  return absl::StrCat(samples_, samples_ == 1 ? " sample" : " samples", " in ",
+  const std::string of = written_samples_ == samples_ ? "" : absl::StrCat(written_samples_, " of ");
+  return absl::StrCat(of, samples_, samples_ == 1 ? " sample" : " samples", " in ",
                       FormatSpan(absl::Seconds(last_t_)), ": ", absl::StrJoin(figures, ", "), " (",
                       writer_.path(), ")");
 }

@@ -45,6 +45,7 @@ class Recording {
   // Whether a line was lost.
   bool incomplete() const { return incomplete_; }
   // "207 samples in 1m44s: peak footprint 18.5 GiB, swap +9.58 GiB, lowest level 22 % (run.jsonl)".
+  // "65 of 101 samples" where the others could not be written; the figures are those of all.
   std::string Line() const;
 
  private:
@@ -53,7 +54,8 @@ class Recording {
   void AddEvent(const v1::Event& event, const v1::ProcessSample* sample);
   double TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const;
   double TimeOf(absl::Duration awake) const { return absl::ToDoubleSeconds(awake - begin_); }
-  void Write(const absl::Status& written);
+  // Whether it was; if not, says so once.
+  bool Write(const absl::Status& written);
 
   TraceWriter writer_;
   absl::Duration begin_;  // awake
@@ -65,6 +67,8 @@ class Recording {
   std::int64_t last_wall_ns_ = 0;
 
   int samples_ = 0;
+  int written_samples_ = 0;
+  bool sample_is_cut_ = false;  // the last line that was begun is a sample's
   std::optional<Bytes> peak_footprint_;
   std::optional<Bytes> first_swap_;
   std::optional<Bytes> peak_swap_;

@@ -25,16 +25,21 @@ std::string Contents(const std::string& path) {
 
 }  // namespace
 
-Program::Program(const std::string& home, std::vector<std::string> arguments) {
+Program::Program(const std::string& home, std::vector<std::string> arguments)
+    : Program(home, std::move(arguments), STAGELOADCTL) {}
+
+Program::Program(const std::string& home, std::vector<std::string> arguments,
+                 const std::string& program) {
   std::string name = (std::filesystem::temp_directory_path() / "ctl-program-XXXXXX").string();
   folder_ = mkdtemp(name.data());
   out_path_ = folder_ + "/out";
   err_path_ = folder_ + "/err";
-  arguments.insert(arguments.begin(), STAGELOADCTL);
+  arguments.insert(arguments.begin(), program);
   std::vector<std::string> environment = OwnEnvironment();
   SetVariable(environment, "STAGELOAD_HOME", home);
   SetVariable(environment, "STAGELOAD_SOCKET", "");
   SetVariable(environment, "STAGELOAD_NO_AUTOSTART", "1");
+  SetVariable(environment, "CTL", STAGELOADCTL);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -48,7 +53,7 @@ Program::Program(const std::string& home, std::vector<std::string> arguments) {
   sigfillset(&all);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-  if (posix_spawn(&pid_, STAGELOADCTL, &actions, &attributes, Pointers(arguments).data(),
+  if (posix_spawn(&pid_, program.c_str(), &actions, &attributes, Pointers(arguments).data(),
                   Pointers(environment).data()) != 0) {
     pid_ = -1;
   }
@@ -87,6 +92,12 @@ std::string Program::Err() const { return Contents(err_path_); }
 
 Result RunProgram(const std::string& home, std::vector<std::string> arguments) {
   Program program(home, std::move(arguments));
+  const int code = program.Wait();
+  return {code, program.Out(), program.Err()};
+}
+
+Result RunShell(const std::string& home, const std::string& script) {
+  Program program(home, {"-c", script}, "/bin/sh");
   const int code = program.Wait();
   return {code, program.Out(), program.Err()};
 }

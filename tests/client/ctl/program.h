@@ -16,6 +16,8 @@ class Program {
  public:
   // With STAGELOAD_HOME=home and no autostart.
   Program(const std::string& home, std::vector<std::string> arguments);
+  // Another program, which finds the path of stageloadctl in $CTL.
+  Program(const std::string& home, std::vector<std::string> arguments, const std::string& program);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program();  // killed, if it still runs
@@ -46,6 +48,8 @@ struct Result {
   std::string err;
 };
 Result RunProgram(const std::string& home, std::vector<std::string> arguments);
+// Runs a script of /bin/sh in which "$CTL" is it.
+Result RunShell(const std::string& home, const std::string& script);
 
 // Whether `condition` holds within 20 s.
 template <typename Condition>

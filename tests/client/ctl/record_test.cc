@@ -435,5 +435,21 @@ TEST_F(Record, ADiskThatIsFullIsSaidOnceAndTheCommandRunsOn) {
 }
 #endif
 
+TEST_F(Record, CountsTheSamplesThatAreInTheFile) {
+  std::vector<v1::WatchProcessResponse> answers;
+  for (int i = 0; i < 100; ++i) answers.push_back(At(i * 0.01, 1 + i));
+  AnswerWith(std::move(answers));
+  // No file may grow beyond some KiB, as on a full disk.
+  const Result result =
+      RunShell(daemon_.home(),
+               "ulimit -f 8; trap '' XFSZ; exec \"$CTL\" record -o \"" + path_ + "\" -- sleep 1");
+  EXPECT_EQ(result.code, 0);
+  const std::size_t kept = Read().samples.size();
+  EXPECT_LT(kept, 100U);
+  EXPECT_THAT(result.err,
+              HasSubstr("stageload: " + std::to_string(kept) + " of 100 samples in 1s: "));
+  EXPECT_THAT(result.err, HasSubstr("peak footprint 100 B"));
+}
+
 }  // namespace
 }  // namespace stageload::ctl
