@@ -98,15 +98,27 @@ absl::StatusOr<TraceWriter> TraceWriter::Create(const std::string& path, Existin
   return TraceWriter(path, fd);
 }
 
+absl::StatusOr<TraceWriter> TraceWriter::To(int fd, std::string name) {
+  const int own = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (own < 0) return absl::ErrnoToStatus(errno, absl::StrCat("write to ", name));
+  TraceWriter writer(std::move(name), own);
+  writer.has_name_ = false;
+  return writer;
+}
+
 TraceWriter::TraceWriter(TraceWriter&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
-      cut_(std::move(other.cut_)) {}
+      cut_(std::move(other.cut_)),
+      has_name_(other.has_name_),
+      reader_gone_(other.reader_gone_) {}
 
 TraceWriter& TraceWriter::operator=(TraceWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(cut_, other.cut_);
+  std::swap(has_name_, other.has_name_);
+  std::swap(reader_gone_, other.reader_gone_);
   return *this;
 }
 
@@ -168,6 +180,7 @@ absl::Status TraceWriter::WriteLine(const std::string& line) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
+      reader_gone_ = error == EPIPE && !has_name_;
       cut_ = left;
       // A line that was not begun is lost.
       if (left.size() >= line.size()) cut_.resize(left.size() - line.size());

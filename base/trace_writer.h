@@ -26,6 +26,8 @@ class TraceWriter {
   // Makes the file, or opens a pipe or a device. AlreadyExists where that is refused, and what the
   // system says, with the path.
   static absl::StatusOr<TraceWriter> Create(const std::string& path, Existing existing);
+  // To what is open already, such as stdout; `name` is for messages. Takes a duplicate of `fd`.
+  static absl::StatusOr<TraceWriter> To(int fd, std::string name);
   TraceWriter(TraceWriter&& other) noexcept;
   TraceWriter& operator=(TraceWriter&& other) noexcept;
   ~TraceWriter();  // writes no "end"
@@ -44,6 +46,9 @@ class TraceWriter {
   const std::string& path() const { return path_; }
   // Whether the beginning of a line was written whose rest was not.
   bool cut() const { return !cut_.empty(); }
+  // Whether the last write found that nobody reads what was open already, a pipe, any more. One
+  // with a name may have another reader later.
+  bool reader_gone() const { return reader_gone_; }
 
  private:
   TraceWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -52,6 +57,8 @@ class TraceWriter {
   std::string path_;
   int fd_ = -1;
   std::string cut_;  // the rest of a line whose beginning is in the file
+  bool has_name_ = true;
+  bool reader_gone_ = false;
 };
 
 }  // namespace stageload

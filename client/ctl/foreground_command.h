@@ -22,6 +22,10 @@
 
 namespace stageload::ctl {
 
+// Why no recording of a command can go to "-".
+inline constexpr char kStdoutIsTheCommands[] =
+    "stdout is the command's; name a file, or another descriptor, as in /dev/fd/3 with 3>run.jsonl";
+
 // The command held back, to be let go by a ForegroundCommand. Where it cannot be run, says why on
 // stderr and gives `code` the exit code.
 std::optional<HeldChild> HoldCommand(const std::vector<std::string>& argv, int& code);

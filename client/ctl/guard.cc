@@ -70,6 +70,9 @@ int Guard(const Invocation& invocation, const CLI::App& command, const Options& 
   if (const absl::Status poll = CheckPoll(options.poll); !poll.ok()) {
     return UsageError(invocation, command, std::string(poll.message()));
   }
+  if (options.trace == "-") {
+    return UsageError(invocation, command, absl::StrCat("--trace -: ", kStdoutIsTheCommands));
+  }
   absl::StatusOr<v1::GuardRequest> request = ToGuardRequest(options.admission, invocation.command);
   if (!request.ok()) {
     return UsageError(invocation, command, std::string(request.status().message()));

@@ -20,6 +20,7 @@
 #include "client/ctl/plot_html.h"
 #include "client/ctl/plot_perfetto.h"
 #include "client/ctl/plot_picture.h"
+#include "client/ctl/trace_name.h"
 
 namespace stageload::ctl {
 namespace {
@@ -83,7 +84,7 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
   if (!plot.ok()) return UsageError(invocation, command, std::string(plot.status().message()));
   std::vector<Trace> traces;
   for (const std::string& path : options.traces) {
-    absl::StatusOr<Trace> trace = ReadTrace(path);
+    absl::StatusOr<Trace> trace = ReadTrace(TracePath(path));
     if (!trace.ok()) {  // half a comparison would mislead
       Note(std::string(trace.status().message()));
       return kExitOther;
@@ -112,7 +113,7 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
 void AddPlot(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("plot", "a recorded run as a picture or a page");
   const auto options = std::make_shared<Options>();
-  command->add_option("traces", options->traces, "the recordings, JSON lines")
+  command->add_option("traces", options->traces, "the recordings, JSON lines; - is stdin")
       ->required()
       ->type_name("TRACE");
   command->add_option("-o,--output", options->output, "where to")->required()->type_name("FILE");

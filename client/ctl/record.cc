@@ -79,6 +79,9 @@ int Record(const Invocation& invocation, const CLI::App& command, const Options&
                                                  " record -o run.jsonl -- python train.py`, "
                                                  "or a process, as in `--pid 4711`"));
   }
+  if (has_command && options.path == "-") {
+    return UsageError(invocation, command, absl::StrCat("-o -: ", kStdoutIsTheCommands));
+  }
   const absl::StatusOr<absl::Duration> interval = ReadInterval(options.interval);
   if (!interval.ok()) {
     return UsageError(invocation, command, std::string(interval.status().message()));
@@ -99,7 +102,7 @@ void AddRecord(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("record", "write down what a command or a process takes, as a trace");
   const auto options = std::make_shared<Options>();
-  command->add_option("-o,--output", options->path, "where to, JSON lines")
+  command->add_option("-o,--output", options->path, "where to, JSON lines; with --pid, - is stdout")
       ->required()
       ->type_name("FILE");
   command->add_flag("--force", options->force, "write over a file that is there");

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -109,7 +110,9 @@ std::optional<int> RecordRun::AwaitFirst() {
 }
 
 std::optional<int> RecordRun::BeginWith(const v1::WatchProcessResponse& answer) {
-  absl::StatusOr<TraceWriter> writer = TraceWriter::Create(options_.path, options_.existing);
+  absl::StatusOr<TraceWriter> writer = options_.path == "-"
+                                           ? TraceWriter::To(STDOUT_FILENO, "stdout")
+                                           : TraceWriter::Create(options_.path, options_.existing);
   if (absl::IsAlreadyExists(writer.status())) {
     return Fail(absl::AlreadyExistsError(
         absl::StrCat(std::string(writer.status().message()), "; --force writes over it")));
@@ -124,9 +127,7 @@ std::optional<int> RecordRun::BeginWith(const v1::WatchProcessResponse& answer) 
 
 bool RecordRun::Over() {
   if (command_) return command_->Ended();
-  // A file that nobody can write to now may be one again; a pipe to `head` will not.
-  const bool heard = options_.path != "-" || !recording_->reader_gone();
-  return watched_to_end_ || stopped_by_ != 0 || !heard;
+  return watched_to_end_ || stopped_by_ != 0 || recording_->reader_gone();
 }
 
 absl::Duration RecordRun::NextTimeout() const {
@@ -207,7 +208,7 @@ void RecordRun::AwaitLastWord() {
 
 int RecordRun::ExitCode() {
   recording_->End();
-  if (!options_.quiet) Note(recording_->Line());
+  if (!options_.quiet && !recording_->reader_gone()) Note(recording_->Line());
   if (!command_) return recording_->incomplete() ? kExitOther : kExitOk;
   if (command_->interrupted() != 0) return ExitOfSignal(command_->interrupted());
   return ExitCodeOfWait(*command_->wait_status());

@@ -29,7 +29,7 @@
 namespace stageload::ctl {
 
 struct RecordOptions {
-  std::string path;
+  std::string path;  // "-" is stdout
   TraceWriter::Existing existing = TraceWriter::Existing::kRefuse;
   absl::Duration interval;
   bool quiet = false;

@@ -140,7 +140,7 @@ bool Recording::Write(const absl::Status& written) {
     written_samples_ += std::exchange(sample_is_cut_, false) ? 1 : 0;
     return true;
   }
-  if (std::exchange(incomplete_, true)) return false;
+  if (std::exchange(incomplete_, true) || writer_.reader_gone()) return false;
   Note(absl::StrCat(std::string(written.message()),
                     "; what is measured until that works again is lost, and nothing else is "
                     "disturbed"));

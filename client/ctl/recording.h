@@ -44,6 +44,8 @@ class Recording {
 
   // Whether a line was lost.
   bool incomplete() const { return incomplete_; }
+  // Whether it goes to a pipe without a name that nobody reads any more.
+  bool reader_gone() const { return writer_.reader_gone(); }
   // "207 samples in 1m44s: peak footprint 18.5 GiB, swap +9.58 GiB, lowest level 22 % (run.jsonl)".
   // "65 of 101 samples" where the others could not be written; the figures are those of all.
   std::string Line() const;

@@ -19,6 +19,7 @@
 #include "client/ctl/replay.h"
 #include "client/ctl/simulate_print.h"
 #include "client/ctl/simulate_sweep.h"
+#include "client/ctl/trace_name.h"
 
 namespace stageload::ctl {
 namespace {
@@ -72,7 +73,7 @@ absl::StatusOr<Sweep> ReadSweep(const CLI::App& command, const Options& options)
 std::vector<Trace> ReadTraces(const std::vector<std::string>& paths) {
   std::vector<Trace> traces;
   for (const std::string& path : paths) {
-    absl::StatusOr<Trace> trace = ReadTrace(path);
+    absl::StatusOr<Trace> trace = ReadTrace(TracePath(path));
     if (trace.ok()) {
       traces.push_back(*std::move(trace));
     } else {
@@ -167,7 +168,7 @@ void AddSimulate(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("simulate", "what a policy would have done over recorded traces");
   const auto options = std::make_shared<Options>();
-  command->add_option("traces", options->traces, "the recordings, JSON lines")
+  command->add_option("traces", options->traces, "the recordings, JSON lines; - is stdin")
       ->required()
       ->type_name("TRACE");
   AddPolicyOptions(*command, *options);

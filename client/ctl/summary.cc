@@ -216,7 +216,7 @@ bool IsForOldScript(const Invocation& invocation, const Options& options) {
 int Summary(const Options& options, bool as_json) {
   std::vector<SummarisedTrace> traces;
   for (const std::string& path : options.traces) {
-    absl::StatusOr<Trace> trace = ReadTrace(path);
+    absl::StatusOr<Trace> trace = ReadTrace(TracePath(path));
     if (!trace.ok()) {
       Note(std::string(trace.status().message()));
       continue;
@@ -240,7 +240,7 @@ void AddSummary(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
       app.add_subcommand("summary", "what happened in a recorded run; several side by side");
   const auto options = std::make_shared<Options>();
-  command->add_option("traces", options->traces, "the recordings, JSON lines")
+  command->add_option("traces", options->traces, "the recordings, JSON lines; - is stdin")
       ->required()
       ->type_name("TRACE");
   command->add_flag("--json", options->json, "for programs");

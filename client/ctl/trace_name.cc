@@ -24,4 +24,6 @@ std::vector<std::string> TraceNames(const std::vector<std::string>& paths) {
   return different.size() == names.size() ? names : paths;
 }
 
+std::string TracePath(const std::string& word) { return word == "-" ? "/dev/stdin" : word; }
+
 }  // namespace stageload::ctl

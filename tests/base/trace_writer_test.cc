@@ -200,6 +200,23 @@ TEST_F(Writer, TakesAFileWithNothingInItAndAPipe) {
   EXPECT_EQ(read, "{\"type\":\"end\"}\n");
 }
 
+TEST_F(Writer, ToWhatIsOpenAlreadySaysWhenNobodyReadsIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  absl::StatusOr<TraceWriter> writer = TraceWriter::To(ends[1], "stdout");
+  close(ends[1]);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer->WriteEnd().ok());
+  EXPECT_FALSE(writer->reader_gone());
+  close(ends[0]);
+  void (*const handler)(int) = signal(SIGPIPE, SIG_IGN);
+  const absl::Status status = writer->WriteEnd();
+  signal(SIGPIPE, handler);
+  EXPECT_THAT(std::string(status.message()), StartsWith("write stdout"));
+  EXPECT_TRUE(writer->reader_gone());
+  EXPECT_FALSE(TraceWriter::To(-1, "stdout").ok());
+}
+
 TEST_F(Writer, NamesWhatCannotBeMade) {
   path_ = folder_.path() + "/none/run.jsonl";
   const absl::Status status = TraceWriter::Create(path_, TraceWriter::Existing::kRefuse).status();

@@ -48,6 +48,13 @@ TEST_F(GuardTest, ExitsWithTheCommandsCodeAndReportsIt) {
   EXPECT_FALSE(report->has_signal());
 }
 
+TEST_F(GuardTest, ATraceDoesNotGoToTheCommandsStdout) {
+  const Result result = RunProgram(daemon_.home(), {"guard", "--trace", "-", "--", "echo", "ran"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("--trace -: stdout is the command's"));
+}
+
 TEST_F(GuardTest, SendsThePidTheCommandAndThePolicy) {
   v1::GuardRequest request;
   daemon_.on_guard = [&](GuardScript& script) {

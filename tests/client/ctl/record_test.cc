@@ -31,6 +31,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kAwake = 1000 * kSecond;
@@ -291,6 +292,16 @@ TEST_F(Record, WritesOverAFileOnlyWhenForced) {
   EXPECT_TRUE(Read().ended);
 }
 
+TEST_F(Record, OfACommandDoesNotGoToTheCommandsStdout) {
+  const Result result =
+      RunProgram(daemon_.home(), {"record", "-o", "-", "--", "touch", path_ + ".ran"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("stdout is the command's"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".ran"));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
 TEST_F(Record, NeedsACommandOrAProcessAndShowsHow) {
   const Result neither = Run({});
   EXPECT_EQ(neither.code, 2);
@@ -394,6 +405,36 @@ TEST_F(Record, OfAProcessEndsWithTheDaemonsAnswers) {
   EXPECT_TRUE(trace.ended);
   EXPECT_EQ(trace.samples.size(), 2U);
   EXPECT_THAT(trace.start->rest, Not(HasSubstr("command")));
+}
+
+TEST_F(Record, OfAProcessGoesToStdoutIfAsked) {
+  const Sleeper sleeper;
+  daemon_.on_watch = [&](WatchScript& script) {
+    script.Send(At(0, 1));
+    script.Send(At(1, 2));
+    return grpc::Status::OK;
+  };
+  const Result result = RunProgram(daemon_.home(), {"record", "--pid", sleeper.pid(), "-o", "-"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("2 samples in 1s"));
+  EXPECT_THAT(result.err, HasSubstr("(stdout)"));
+  std::ofstream(path_) << result.out;
+  EXPECT_EQ(Read().samples.size(), 2U);
+  EXPECT_TRUE(Read().ended);
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(Record, ToAPipeEndsWithItsReaderAndWithoutAWord) {
+  const Sleeper sleeper;
+  daemon_.on_watch = [&](WatchScript& script) {
+    for (int i = 0; i < 2000; ++i) script.Send(At(i * 0.01, 1));
+    EXPECT_TRUE(script.AwaitCancelled());
+    return grpc::Status::OK;
+  };
+  const Result result = RunShell(daemon_.home(), "{ \"$CTL\" record --pid " + sleeper.pid() +
+                                                     " -o -; echo $? >&2; } | head -n 1");
+  EXPECT_THAT(result.out, StartsWith("{\"type\":\"start\""));
+  EXPECT_EQ(result.err, "1\n");
 }
 
 TEST_F(Record, OfAProcessIsWholeAfterAnInterrupt) {

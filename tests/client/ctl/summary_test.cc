@@ -105,6 +105,21 @@ TEST_F(Summary, OfSeveralIsAnArrayForProgramsAndDifferencesForPeople) {
   EXPECT_THAT(line("stage encode"), testing::MatchesRegex("stage encode +0.5s +- *\n"));
 }
 
+TEST_F(Summary, ReadsStdin) {
+  const std::string path = Write("run.jsonl", kRun);
+  const std::string home = folder_.path() + "/home";
+  json of_file = RunJson({path});
+  of_file["trace"] = "/dev/stdin";
+  for (const std::string& script : {"\"$CTL\" summary - --json <'" + path + "'",
+                                    "cat '" + path + "' | \"$CTL\" summary --json -"}) {
+    const Result result = RunShell(home, script);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(json::parse(result.out, nullptr, false), of_file);
+  }
+  EXPECT_THAT(RunShell(home, "\"$CTL\" summary - '" + path + "' <'" + path + "'").out,
+              HasSubstr("stdin"));
+}
+
 TEST_F(Summary, OfATraceThatWasCutSaysSo) {
   const Result result = Run({Write("cut.jsonl", kRun.substr(0, kRun.size() - 5))});
   EXPECT_EQ(result.code, 0);
