@@ -114,9 +114,9 @@ TEST_F(AdmissionApi, AGrantThatWasNotOnItsWayWhenItsCallerLeftIsGivenBack) {
   request.set_memory_bytes(MiB(1).count());
   grpc::ClientContext context;
   const auto reader = stub->Acquire(&context, request);
-  const auto leases = [&] {
-    const nlohmann::json frame = CtlJson({"status"}).at("frame");
-    return frame.at("clients").at(0).at("leases").size();
+  const auto leases = [&]() -> std::size_t {
+    const nlohmann::json clients = CtlJson({"status"}).at("frame").at("clients");
+    return clients.empty() ? 0 : clients.at(0).at("leases").size();
   };
   ASSERT_TRUE(Eventually([&] { return leases() == 1; }));
   context.TryCancel();
