@@ -147,7 +147,8 @@ absl::Status Check(const std::string& folder, Readable readable, Missing missing
   const auto before = Find(path, missing);
   if (!before.ok()) return before.status();
   if (S_ISLNK(before->st_mode)) {
-    return Refuse(folder, "is a symbolic link", "set STAGELOAD_HOME to the folder that it means");
+    return Refuse(folder, "is a symbolic link",
+                  "remove the link, or set STAGELOAD_HOME to the folder that it means");
   }
   // What counts is the folder that is opened, not the one that lstat saw.
   const int opened = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

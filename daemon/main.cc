@@ -23,10 +23,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "base/disk_error.h"
 #include "base/library_log.h"
 #include "base/own_program.h"
 #include "base/paths.h"
+#include "base/private_folder.h"
 #include "base/signal_pipe.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
@@ -88,14 +88,6 @@ std::vector<std::string> ProcessVariables() {
 
 // Any thread may ask for the end; it comes as a signal would.
 void AskToEnd() { kill(getpid(), SIGTERM); }
-
-absl::Status MakePrivateFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return DiskError(error.value(), "make " + path);
-  if (chmod(path.c_str(), 0700) != 0) return DiskError(errno, "chmod 700 " + path);
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::string> ShimPath() {
   const std::filesystem::path self = OwnProgram();
@@ -187,7 +179,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   absl::StatusOr<rpc::ListeningSocket> socket = LockHome(paths, options.started_by);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
-  absl::Status log = MakePrivateFolder(paths.logs);
+  absl::Status log = MakePrivateFolder(paths.logs, Readable::kByOwnerOnly);
   if (log.ok()) log = OpenLog(paths.logs, settings_->config()->log, options.log_stderr);
   if (!log.ok()) return log;
   jobs_.emplace(paths.jobs, *shim);

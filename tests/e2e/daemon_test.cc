@@ -1,6 +1,8 @@
 // The daemon's own life: started by whom, one a home, ended how.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <set>
@@ -113,6 +115,30 @@ TEST_F(Daemon, ItsFilesAreItsUsersAlone) {
   for (const std::string& file : {paths().store, paths().socket}) {
     EXPECT_EQ(std::filesystem::status(file).permissions() & kOthers, perms::none) << file;
   }
+}
+
+TEST_F(Daemon, ALogFolderThatIsALinkOrAnothersIsRefusedAndWhatItMeansStaysAsItIs) {
+  const std::string log = home() + "/log", shared = PathOf("shared");
+  std::filesystem::create_directories(shared);
+  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  std::filesystem::create_directory(home());
+  ASSERT_EQ(::chmod(home().c_str(), 0700), 0);
+  std::filesystem::create_symlink(shared, log);
+  const Result linked = Ctl({"daemon", "start"});
+  EXPECT_EQ(linked.exit_code, 69) << linked;
+  EXPECT_THAT(linked.err, HasSubstr(log + " is a symbolic link; remove the link"));
+  struct stat found {};
+  ASSERT_EQ(::stat(shared.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 01777u);
+  EXPECT_TRUE(std::filesystem::is_empty(shared));
+
+  std::filesystem::remove(log);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  std::filesystem::create_directory(log);
+  ASSERT_EQ(::chown(log.c_str(), 65534, 65534), 0);
+  const Result foreign = Ctl({"daemon", "start"});
+  EXPECT_EQ(foreign.exit_code, 69) << foreign;
+  EXPECT_THAT(foreign.err, HasSubstr(log + " belongs to uid 65534"));
 }
 
 TEST_F(Daemon, IdleForLongEnoughItLeavesButNotWhileAJobRuns) {
