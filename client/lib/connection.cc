@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
+#include "base/socket_file.h"
 #include "base/text.h"
 #include "client/lib/autostart.h"
 #include "client/lib/status.h"
@@ -127,18 +128,24 @@ absl::StatusOr<UniqueFd> Dial(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
-  // EAGAIN: the queue of waiting connections is full, as when a hundred clients come at once.
+  int error = 0;
   for (int tries = 0; tries < 1000; ++tries) {
     if (connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
       return fd;
     }
-    if (errno != EAGAIN && errno != EINTR) break;
+    error = errno;
+    if (error == ENOENT || error == ENOTDIR || (error == ECONNREFUSED && !SocketLives(path))) {
+      return absl::NotFoundError(absl::StrCat("no daemon answers at ", path));
+    }
+    // The queue of waiting connections is full, as when a hundred clients come at once: EAGAIN on
+    // Linux, ECONNREFUSED of a socket that lives on macOS.
+    if (error != EAGAIN && error != ECONNREFUSED && error != EINTR) break;
     const timespec pause{0, 5'000'000};
     nanosleep(&pause, nullptr);
   }
-  const int error = errno;
-  if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR) {
-    return absl::NotFoundError(absl::StrCat("no daemon answers at ", path));
+  if (error == EAGAIN || error == ECONNREFUSED) {
+    return absl::UnavailableError(absl::StrCat(
+        "the queue of connections that wait at ", path, " has been full for 5s; try again"));
   }
   return absl::ErrnoToStatus(error, absl::StrCat("connect to ", path));
 }

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
 #include "base/private_folder.h"
+#include "base/socket_file.h"
 #include "daemon/rpc/passed_socket.h"
 
 namespace stageload::rpc {
@@ -135,17 +136,6 @@ absl::StatusOr<int> NewSocket() {
   return fd;
 }
 
-// A daemon of another home may have been given this socket path too: its socket must stay.
-absl::StatusOr<bool> SomebodyListens(const std::string& path) {
-  const auto fd = NewSocket();
-  if (!fd.ok()) return fd.status();
-  const sockaddr_un address = Address(path);
-  const int failed =
-      ::connect(*fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
-  ::close(*fd);
-  return failed != ECONNREFUSED && failed != ENOENT;
-}
-
 absl::Status RemoveStale(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) {
@@ -155,9 +145,8 @@ absl::Status RemoveStale(const std::string& path) {
     return absl::FailedPreconditionError(
         path + " is in the way of the socket and is not one; move it away");
   }
-  const auto listens = SomebodyListens(path);
-  if (!listens.ok()) return listens.status();
-  if (*listens) {
+  // Of a daemon of another home that was given this path too, or launchd's: it must stay.
+  if (SocketLives(path)) {
     return absl::AlreadyExistsError(absl::StrCat("another process listens at ", path,
                                                  "; stop it or set another STAGELOAD_SOCKET"));
   }

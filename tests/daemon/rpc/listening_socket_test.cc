@@ -211,6 +211,27 @@ TEST_F(ListeningSocketTest, ASocketThatSomebodyListensAtIsNotTaken) {
   EXPECT_TRUE(Connects(paths.socket));
 }
 
+// As one whose queue is full on macOS; where there is none to listen, Linux refuses alike.
+TEST_F(ListeningSocketTest, ASocketThatLivesAndRefusesConnectionsIsNotTaken) {
+  MakeHome();
+  const Socket lives = Socket::BoundTo(Home().socket);
+  ASSERT_FALSE(Connects(Home().socket));
+  const auto socket = ListeningSocket::Open(Home());
+  EXPECT_TRUE(absl::IsAlreadyExists(socket.status())) << socket.status();
+  ASSERT_EQ(::listen(lives.fd(), 1), 0);
+  EXPECT_TRUE(Connects(Home().socket)) << "its file was removed";
+}
+
+TEST_F(ListeningSocketTest, ASocketWithAFullQueueIsNotTaken) {
+  MakeHome();
+  const Socket full = Socket::BoundTo(Home().socket);
+  ASSERT_EQ(::listen(full.fd(), 0), 0);
+  const Socket waits = Socket::ConnectedTo(Home().socket);
+  ASSERT_GE(waits.fd(), 0);
+  EXPECT_TRUE(absl::IsAlreadyExists(ListeningSocket::Open(Home()).status()));
+  EXPECT_TRUE(fs::exists(Home().socket));
+}
+
 TEST_F(ListeningSocketTest, AFileInTheWayOfTheSocketIsKept) {
   MakeHome();
   std::ofstream(Home().socket) << "precious";

@@ -193,13 +193,22 @@ def options_for(socket: str | None, autostart: bool) -> ConnectOptions:
     return ConnectOptions(_paths.resolve(socket), autostart and not _autostart.forbidden())
 
 
+def _lives(path: str) -> bool:
+    """Whether a socket is bound there that only takes no connection now: macOS refuses those beyond
+    its queue. To a socket of another type both kernels say so before they look at the queue."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as dial:
+        return dial.connect_ex(path) == errno.EPROTOTYPE
+
+
 def listens(path: str) -> bool:
     """Whether somebody does. OSError for everything but that nobody does."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as dial:
         dial.setblocking(False)
         failed = dial.connect_ex(path)
-    if failed in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
+    if failed in (errno.ENOENT, errno.ENOTDIR):
         return False
+    if failed == errno.ECONNREFUSED:
+        return _lives(path)
     # EAGAIN: its queue of waiting connections is full, as when a hundred clients come at once.
     if failed not in (0, errno.EAGAIN, errno.EINPROGRESS):
         raise OSError(failed, f"connect to {path}: {errno.errorcode.get(failed, failed)}")

@@ -1,0 +1,19 @@
+// Whether a Unix socket lives behind its file.
+//
+// Threading: no state; asks the kernel.
+#ifndef STAGELOAD_BASE_SOCKET_FILE_H_
+#define STAGELOAD_BASE_SOCKET_FILE_H_
+
+#include <string>
+
+namespace stageload {
+
+// Whether some process has a socket that is bound to `path`, also when it takes no connection right
+// now, and also when that cannot be told. A connection tells less: macOS refuses one whose queue is
+// full with ECONNREFUSED (xnu bsd/kern/uipc_usrreq.c, unp_connect), as it does where only the file
+// is left. Nothing arrives at the socket.
+bool SocketLives(const std::string& path);
+
+}  // namespace stageload
+
+#endif  // STAGELOAD_BASE_SOCKET_FILE_H_
