@@ -129,6 +129,7 @@ class Daemon {
 
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGALRM}};
   std::unique_ptr<Settings> settings_;
+  bool autostarted_ = false;
   std::string end_;  // why it ends, as its log goes on behind "ends"
   std::optional<rpc::ListeningSocket> socket_;
   std::unique_ptr<store::Store> store_;
@@ -172,6 +173,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
       Settings::Load(paths.config, options.overrides);
   if (!settings.ok()) return settings.status();
   settings_ = *std::move(settings);
+  autostarted_ = options.started_by == rpc::StartedBy::kAutostart;
   const absl::StatusOr<std::string> shim = ShimPath();
   if (!shim.ok()) return shim.status();
   // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
@@ -218,7 +220,12 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   StartThreads();
   Log(LogLevel::kInfo, "listens",
       absl::StrCat("stageloadd ", kVersion, " pid ", getpid(), " at ", paths.socket,
-                   passed ? ", passed to it" : ""));
+                   socket_->IsPassed() ? ", passed to it" : ""));
+  if (passed && !socket_->IsPassed()) {
+    Log(LogLevel::kWarn, "socket_lost",
+        "the socket that was passed to it has lost its file: it listens with one of its own, and "
+        "who connects while it restarts is refused, until `stageloadctl daemon stop` and `start`");
+  }
   if (options.overrides.dry_run) {
     Log(LogLevel::kInfo, "dry_run",
         "dry run: what would be stopped or suspended is told and runs on; only what a user "
@@ -255,7 +262,8 @@ void Daemon::StartThreads() {
 std::string Daemon::Serve(const Options& options) {
   sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  if (options.started_by == rpc::StartedBy::kAutostart) {
+  // Somebody starts the next one when it leaves.
+  if (options.started_by != rpc::StartedBy::kUser) {
     const itimerval each_second{{1, 0}, {1, 0}};
     setitimer(ITIMER_REAL, &each_second, nullptr);
   }
@@ -292,8 +300,13 @@ void Daemon::TakeSignal() {
     return;
   }
   if (signal == SIGALRM) {
-    if (!socket_->NextWaits()) return;
-    end_ = "to make room for the daemon that is kept running";
+    if (autostarted_ && socket_->NextWaits()) {
+      end_ = "to make room for the daemon that is kept running";
+    } else if (const absl::Status reached = socket_->CheckReached(); !reached.ok()) {
+      end_ = absl::StrCat("since ", std::string(reached.message()));
+    } else {
+      return;
+    }
   } else {
     end_ = absl::StrCat("on signal ", signal.value_or(0));
   }

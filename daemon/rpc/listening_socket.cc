@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -47,6 +48,16 @@ absl::Status CheckFolderOf(const std::string& file, const std::string& user_home
   const bool is_home = !user_home.empty() && ::stat(folder.c_str(), &found) == 0 &&
                        ::stat(user_home.c_str(), &home) == 0 && SameFile(found, home);
   return MakePrivateFolder(folder, is_home ? Readable::kByAnyone : Readable::kByOwnerOnly);
+}
+
+// An inode's number may be used again at once; its time of change differs then.
+std::string Mark(const struct stat& file) {
+#ifdef __APPLE__
+  const timespec& changed = file.st_ctimespec;
+#else
+  const timespec& changed = file.st_ctim;
+#endif
+  return absl::StrCat(file.st_dev, " ", file.st_ino, " ", changed.tv_sec, " ", changed.tv_nsec);
 }
 
 // The pid that the holder wrote, or "unknown".
@@ -212,8 +223,35 @@ bool ListeningSocket::NextWaits() const {
 }
 
 absl::Status ListeningSocket::TakeOver(int passed) {
+  const absl::Status status = CheckPassedSocket(passed, wanted_);
+  if (absl::IsNotFound(status)) {
+    ::close(passed);
+    return Listen();
+  }
   fd_ = passed;
-  return CheckPassedSocket(passed, wanted_);
+  return status.ok() ? CheckReached() : status;
+}
+
+absl::Status ListeningSocket::CheckReached() {
+  struct stat found {};
+  if (::lstat(wanted_.c_str(), &found) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return absl::OkStatus();  // cannot be told now
+    return absl::NotFoundError(
+        absl::StrCat("the socket's file ", wanted_, " is gone, so nobody reaches it"));
+  }
+  const std::string mark = Mark(found);
+  if (mark == reached_) return absl::OkStatus();
+  const std::optional<bool> leads_here = LeadsTo(wanted_, fd_);
+  if (!leads_here) return absl::OkStatus();  // the next time
+  if (!*leads_here) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        wanted_,
+        " is not our socket any more, so nobody reaches ours; another daemon that has made ",
+        "its own there serves. On macOS the agent may be loaded in two sessions, gui/", ::getuid(),
+        " and user/", ::getuid(), ": `launchctl bootout` one of them"));
+  }
+  reached_ = mark;
+  return absl::OkStatus();
 }
 
 absl::Status ListeningSocket::Listen() {
@@ -249,6 +287,7 @@ ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(device_, other.device_);
   std::swap(inode_, other.inode_);
+  std::swap(reached_, other.reached_);
   std::swap(fd_, other.fd_);
   std::swap(lock_, other.lock_);
   return *this;

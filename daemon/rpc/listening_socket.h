@@ -37,8 +37,10 @@ class ListeningSocket {
   // the way), else what the system call says.
   absl::Status Listen();
   // Instead of Listen(): takes the socket that launchd or systemd has passed to us, and with it the
-  // descriptor. Its file is theirs and is never removed by us. Once.
-  // Errors: as CheckPassedSocket().
+  // descriptor. Its file is theirs and is never removed by us; where that is gone, we listen with a
+  // socket of our own in its place. Once.
+  // Errors: FailedPrecondition (its path is another socket by now, where another daemon serves);
+  // else as CheckPassedSocket() and Listen().
   absl::Status TakeOver(int passed);
   // Lock() and Listen().
   static absl::StatusOr<ListeningSocket> Open(const Paths& paths,
@@ -52,6 +54,12 @@ class ListeningSocket {
   // Whether a daemon waits in LockWhenFree() for us to leave. Any thread.
   bool NextWaits() const;
 
+  // After Listen() or TakeOver(), from the thread that accepts: NotFound when the socket's file is
+  // gone and FailedPrecondition when another socket has its place, so that nobody reaches us.
+  absl::Status CheckReached();
+  // Whether it listens with a socket that was passed to it, and not with one of its own.
+  bool IsPassed() const { return fd_ >= 0 && path_.empty(); }
+
   // Non-blocking and close-on-exec; lives as long as this object. -1 before Listen() or
   // TakeOver().
   int fd() const { return fd_; }
@@ -64,6 +72,7 @@ class ListeningSocket {
   std::string path_;    // empty until there is a file to remove
   dev_t device_{};      // of that file
   ino_t inode_{};
+  std::string reached_;  // what tells the file from others, once it is sure that it leads to us
   int fd_ = -1;
   int lock_ = -1;
 };

@@ -2,9 +2,11 @@
 #include "daemon/rpc/passed_socket.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -54,12 +56,16 @@ absl::Status CheckPlace(int fd, const std::string& bound, const std::string& pat
                                    "\", and our clients connect to ", path));
   }
   struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the socket ", path, ", passed to us, has lost its file, so nobody reaches ",
-                     "it; make it anew with `stageloadctl daemon install`"));
+  if (::lstat(path.c_str(), &found) != 0 && errno == ENOENT) {
+    return absl::NotFoundError(
+        absl::StrCat("the socket ", path, ", passed to us, has lost its file"));
   }
   return absl::OkStatus();
+}
+
+bool HasWaiting(int listening) {
+  pollfd polled{listening, POLLIN, 0};
+  return ::poll(&polled, 1, 0) > 0;
 }
 
 }  // namespace
@@ -80,6 +86,30 @@ absl::Status CheckPassedSocket(int fd, const std::string& path) {
     return absl::ErrnoToStatus(errno, "make the passed socket non-blocking");
   }
   return absl::OkStatus();
+}
+
+std::optional<bool> LeadsTo(const std::string& path, int listening) {
+  if (HasWaiting(listening)) return std::nullopt;
+  const int probe = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  if (probe < 0) return std::nullopt;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  static_cast<void>(::fcntl(probe, F_SETFD, FD_CLOEXEC));
+  static_cast<void>(::fcntl(probe, F_SETFL, O_NONBLOCK));
+  const int failed =
+      ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0
+                                                                                          : errno;
+  // It is in the queue when connect() returns (Linux net/unix/af_unix.c, unix_stream_connect; xnu
+  // bsd/kern/uipc_usrreq.c, unp_connect2).
+  const bool arrived = HasWaiting(listening);
+  ::close(probe);
+  // Refused, or told that the queue is full: not by ours, which was empty.
+  if (arrived || failed == 0 || failed == EAGAIN || failed == ECONNREFUSED ||
+      failed == EPROTOTYPE || failed == ENOTSOCK || failed == ENOENT) {
+    return arrived;
+  }
+  return std::nullopt;
 }
 
 }  // namespace stageload::rpc

@@ -1,7 +1,7 @@
 // A listening socket that launchd or systemd has opened for us. It stays open with them while the
 // daemon restarts, so who connects meanwhile waits instead of being refused.
 //
-// Threading: before other threads exist (it changes the environment).
+// Threading: TakePassedSocket() before other threads exist (it changes the environment).
 #ifndef STAGELOAD_DAEMON_RPC_PASSED_SOCKET_H_
 #define STAGELOAD_DAEMON_RPC_PASSED_SOCKET_H_
 
@@ -22,8 +22,14 @@ inline constexpr char kPassedSocketName[] = "Listeners";
 absl::StatusOr<std::optional<int>> TakePassedSocket();
 
 // Makes sure that `fd` is a Unix stream socket that listens at `path`, and makes it non-blocking.
-// FailedPrecondition names what it is instead and what to do.
+// FailedPrecondition names what it is instead and what to do; NotFound: its file is gone.
 absl::Status CheckPassedSocket(int fd, const std::string& path);
+
+// Whether who connects at `path` arrives at `listening`, and not at another socket that was bound
+// there since: tried with a connection, which is closed at once. No descriptor tells the file that
+// its socket is bound to. Nothing when it cannot be told now, as while connections wait to be
+// accepted; nobody else may accept meanwhile.
+std::optional<bool> LeadsTo(const std::string& path, int listening);
 
 }  // namespace stageload::rpc
 

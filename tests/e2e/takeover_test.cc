@@ -53,10 +53,7 @@ class Takeover : public DaemonTest {
     DaemonTest::SetUp();
     std::filesystem::create_directory(home());
     ASSERT_EQ(::chmod(home().c_str(), 0700), 0);
-    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_un address = Address(paths().socket);
-    ASSERT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    ASSERT_EQ(::listen(listener_, SOMAXCONN), 0);
+    Listen();
   }
   void TearDown() override {
     End(SIGTERM);
@@ -64,6 +61,12 @@ class Takeover : public DaemonTest {
     DaemonTest::TearDown();
   }
 
+  void Listen() {
+    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un address = Address(paths().socket);
+    ASSERT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::listen(listener_, SOMAXCONN), 0);
+  }
   void Start(const std::string& flag = "--service") {
     std::vector<std::string> argv = {kDaemonProgram, flag};
     // LISTEN_PID is only known in the child, where nothing may be allocated.
@@ -284,6 +287,52 @@ TEST_F(Takeover, ADaemonThatAClientHasStartedMakesRoomForTheServiceAndItsJobsRun
   EXPECT_TRUE(Reaches(id, "COMPLETED"));
   service.Signal(SIGTERM);
   EXPECT_EQ(service.Wait().exit_code, 0);
+}
+
+// ---- The path, and another socket there ----
+
+// As launchd does when it loads the agent in two sessions.
+TEST_F(Takeover, WhereAnotherSocketTakesThePathTheDaemonThatHasThatOneServes) {
+  Start();
+  ASSERT_EQ(Ctl({"daemon", "status"}, kAlone).exit_code, 0);
+  const pid_t first = std::exchange(pid_, -1);
+  const int passed_first = std::exchange(listener_, -1);
+  std::filesystem::remove(paths().socket);
+  Listen();
+  Start();
+  int status = 0;
+  EXPECT_EQ(::waitpid(first, &status, 0), first);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const Result answer = Ctl({"daemon", "status"}, kAlone);
+  EXPECT_EQ(answer.exit_code, 0) << answer;
+  EXPECT_THAT(answer.out, HasSubstr(absl::StrCat("pid ", pid_)));
+  // Started again with the socket that it had, it finds no place to serve.
+  EXPECT_EQ(End(SIGTERM), 0);
+  const int passed_second = std::exchange(listener_, passed_first);
+  Start();
+  EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+  pid_ = -1;
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(ReadFile(PathOf("output/passed.err")), HasSubstr("is not our socket any more"));
+  ::close(std::exchange(listener_, passed_second));
+  Start();
+  EXPECT_EQ(Ctl({"daemon", "status"}, kAlone).exit_code, 0);
+}
+
+TEST_F(Takeover, WhenTheSocketsFileIsRemovedItEndsAndTheNextOneServesThere) {
+  Start();
+  ASSERT_EQ(Ctl({"daemon", "status"}, kAlone).exit_code, 0);
+  std::filesystem::remove(paths().socket);
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  Start();
+  EXPECT_TRUE(Eventually([&] { return HasHome(pid_) && std::filesystem::exists(paths().socket); }));
+  const Result answer = Ctl({"daemon", "status"}, kAlone);
+  EXPECT_EQ(answer.exit_code, 0) << answer;
+  const std::string log = ReadFile(home() + "/log/stageloadd.log");
+  EXPECT_THAT(log, HasSubstr("the socket's file " + paths().socket + " is gone"));
+  EXPECT_THAT(log, HasSubstr("socket_lost"));
 }
 
 // ---- The real thing ----

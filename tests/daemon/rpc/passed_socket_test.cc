@@ -44,6 +44,9 @@ class PassedSocketTest : public ::testing::Test {
     EXPECT_EQ(::listen(socket.fd(), 16), 0);
     return socket;
   }
+  static void AcceptAll(const ListeningSocket& socket) {
+    for (int fd; (fd = ::accept(socket.fd(), nullptr, nullptr)) >= 0;) ::close(fd);
+  }
   void ExpectRefused(int fd, const std::string& what) const {
     const absl::Status status = CheckPassedSocket(fd, Home().socket);
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -92,10 +95,75 @@ TEST_F(PassedSocketTest, APathThroughASymbolicLinkIsTheSamePath) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST_F(PassedSocketTest, ASocketThatHasLostItsFileIsRefusedSinceNobodyReachesIt) {
+TEST_F(PassedSocketTest, WhereItsFileIsGoneTheDaemonListensWithASocketOfItsOwn) {
   const Socket socket = Listening();
   fs::remove(Home().socket);
-  ExpectRefused(socket.fd(), "has lost its file");
+  {
+    auto taken = ListeningSocket::Lock(Home());
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    const absl::Status status = taken->TakeOver(::dup(socket.fd()));
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_FALSE(taken->IsPassed());
+    EXPECT_TRUE(taken->CheckReached().ok());
+    const Socket client = Socket::ConnectedTo(Home().socket);
+    EXPECT_GE(client.fd(), 0);
+    const int accepted = ::accept(taken->fd(), nullptr, nullptr);
+    EXPECT_GE(accepted, 0);
+    ::close(accepted);
+  }
+  EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
+}
+
+// As launchd does when it loads one agent in two sessions: the later one has the path.
+TEST_F(PassedSocketTest, ASocketWhosePathAnotherHasByNowIsRefusedAndThatOneLeftAlone) {
+  const Socket first = Listening();
+  fs::remove(Home().socket);
+  const Socket second = Socket::BoundTo(Home().socket);
+  ASSERT_EQ(::listen(second.fd(), 0), 0);
+  // The first look leaves a connection, and with it the queue is full.
+  for (const char* queue : {"empty", "full"}) {
+    auto taken = ListeningSocket::Lock(Home());
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    const absl::Status status = taken->TakeOver(::dup(first.fd()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << queue << " queue: " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is not our socket any more"));
+  }
+  EXPECT_TRUE(fs::exists(Home().socket));
+}
+
+TEST_F(PassedSocketTest, ItIsSeenWhenTheFileGoesOrAnotherSocketTakesThePlace) {
+  const Socket first = Listening();
+  auto taken = ListeningSocket::Lock(Home());
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  ASSERT_TRUE(taken->TakeOver(::dup(first.fd())).ok());
+  EXPECT_TRUE(taken->IsPassed());
+  EXPECT_TRUE(taken->CheckReached().ok());
+  AcceptAll(*taken);
+  ::chmod(Home().socket.c_str(), 0600);  // changed, and still the same
+  EXPECT_TRUE(taken->CheckReached().ok());
+  AcceptAll(*taken);
+  fs::remove(Home().socket);
+  EXPECT_TRUE(absl::IsNotFound(taken->CheckReached()));
+  const Socket second = Socket::BoundTo(Home().socket);
+  ASSERT_EQ(::listen(second.fd(), 16), 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken->CheckReached()));
+}
+
+TEST_F(PassedSocketTest, WhileConnectionsWaitItIsTakenAndLookedAtOnceTheyAreAccepted) {
+  const Socket first = Listening();
+  const Socket waits = Socket::ConnectedTo(Home().socket);
+  fs::remove(Home().socket);
+  const Socket second = Socket::BoundTo(Home().socket);
+  ASSERT_EQ(::listen(second.fd(), 16), 0);
+  auto taken = ListeningSocket::Lock(Home());
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  const absl::Status status = taken->TakeOver(::dup(first.fd()));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(taken->CheckReached().ok());
+  const int accepted = ::accept(taken->fd(), nullptr, nullptr);
+  EXPECT_GE(accepted, 0);
+  ::close(accepted);
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken->CheckReached()));
 }
 
 TEST_F(PassedSocketTest, ItsFileStaysWhenTheDaemonEnds) {
