@@ -144,8 +144,8 @@ absl::StatusOr<UniqueFd> Dial(const std::string& path) {
     nanosleep(&pause, nullptr);
   }
   if (error == EAGAIN || error == ECONNREFUSED) {
-    return absl::UnavailableError(absl::StrCat(
-        "the queue of connections that wait at ", path, " has been full for 5s; try again"));
+    return absl::UnavailableError(absl::StrCat("the queue of connections that wait at ", path,
+                                               " has been full for 5s; try again"));
   }
   return absl::ErrnoToStatus(error, absl::StrCat("connect to ", path));
 }
