@@ -1,5 +1,6 @@
 // kqueue(2), EVFILT_PROC with NOTE_EXIT: told once. A process that has ended gives ESRCH, also one
 // that nobody has waited for yet (xnu bsd/kern/kern_event.c, filt_procattach).
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/event.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 namespace stageload::ctl {
 
 ProcessHandle::ProcessHandle(pid_t pid) : pid_(pid), fd_(kqueue()) {
+  // posix_spawn(2) hands it on, other than fork(2).
+  if (fd_.valid()) (void)fcntl(fd_.get(), F_SETFD, FD_CLOEXEC);
   struct kevent change;
   EV_SET(&change, static_cast<uintptr_t>(pid), EVFILT_PROC, EV_ADD, NOTE_EXIT, 0, nullptr);
   if (!fd_.valid() || kevent(fd_.get(), &change, 1, nullptr, 0, nullptr) == 0) return;

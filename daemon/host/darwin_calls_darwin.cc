@@ -62,9 +62,11 @@ class SystemCalls final : public DarwinCalls {
   }
   int ProcPidInfo(pid_t pid, int flavor, std::uint64_t argument, void* out,
                   std::size_t* size) override {
-    // 0 is a failure, too (xnu libsyscall/wrappers/libproc/libproc.c).
+    // 0 is a failure, too (xnu libsyscall/wrappers/libproc/libproc.c), whether errno says one or
+    // not.
+    errno = 0;
     const int written = proc_pidinfo(pid, flavor, argument, out, static_cast<int>(*size));
-    if (written <= 0) return errno;
+    if (written <= 0) return errno != 0 ? errno : EIO;
     *size = static_cast<std::size_t>(written);
     return 0;
   }

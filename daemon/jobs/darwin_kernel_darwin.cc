@@ -46,9 +46,11 @@ class SystemKernel final : public DarwinKernel {
 
   int ReadIdentifiers(std::int32_t pid, Identifiers* out) override {
     std::array<UniqueIdentifiers, 2> room{};  // for what may be appended to the struct
-    // The argument asks for zombies, too. 0 is a failure (libproc.c).
+    // The argument asks for zombies, too. 0 is a failure (libproc.c), whether errno says one or
+    // not.
+    errno = 0;
     if (::proc_pidinfo(pid, kProcPidUniqIdentifierInfo, 1, room.data(), sizeof room) <= 0) {
-      return errno;
+      return errno != 0 ? errno : EIO;
     }
     *out = {.unique_id = room[0].unique_id, .version = room[0].id_version};
     return out->unique_id != 0 ? 0 : EINVAL;
