@@ -1,12 +1,14 @@
-"""What is read and where the daemon is found, as by the C++ side: base/text.cc, base/paths.cc."""
+"""What is read and where the daemon is found, as by base: paths.cc, socket_file.cc, text.cc."""
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
 import pytest
 
-from stageload_client import _paths
+from stageload_client import _connection, _paths
 from stageload_client.units import format_size, parse_duration, parse_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -130,3 +132,12 @@ def test_paths_that_cannot_be_are_refused() -> None:
         with pytest.raises(ValueError, match=wrong):
             _paths.resolve(None, environment, "linux")
     assert _paths.resolve("/a/b", {"STAGELOAD_HOME": "/h"}, "linux").socket == "/a/b"
+
+
+def test_a_socket_that_lives_and_refuses_connections_is_somebody(tmp_path: Any) -> None:
+    # As one whose queue is full on macOS; where there is none to listen, Linux refuses alike.
+    path = os.path.join(tmp_path, "s")
+    with socket.socket(socket.AF_UNIX) as lives:
+        lives.bind(path)
+        assert _connection.listens(path)
+    assert not _connection.listens(path)
