@@ -142,13 +142,6 @@ Finding NoneRuns(const DaemonFacts& facts) {
               "`stageloadctl daemon start`");
 }
 
-// "PATH what it is; the fix" as base/private_folder.cc has it.
-std::pair<std::string, std::string> FoundAndFix(const std::string& message) {
-  const std::size_t at = message.rfind("; ");
-  if (at == std::string::npos) return {message, "set another STAGELOAD_HOME"};
-  return {message.substr(0, at), message.substr(at + 2)};
-}
-
 std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, {{"\n", "; "}}); }
 
 absl::StatusOr<std::string> VersionOf(const std::string& program) {
@@ -265,36 +258,6 @@ Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& pro
   }
   if (theirs != kVersion || other_waits) return Warn(kCheck, text, restart);
   return Well(kCheck, text);
-}
-
-Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status) {
-  if (status.ok())
-    return Well(check, absl::StrCat(path, " is yours alone, and nobody else can replace it"));
-  if (absl::IsNotFound(status)) {
-    return Well(check, absl::StrCat(path, " is not there yet; the daemon makes it"));
-  }
-  const auto [found, fix] = FoundAndFix(std::string(status.message()));
-  return Fail(check, found, fix);
-}
-
-std::optional<Finding> CheckSocketFile(const std::string& path) {
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
-  if (!S_ISSOCK(found.st_mode)) {
-    return Fail("socket", absl::StrCat(path, " is no socket"), "move it away: mv " + path + " ...");
-  }
-  if (found.st_uid != ::geteuid()) {
-    return Fail(
-        "socket",
-        absl::StrCat(path, " belongs to uid ", found.st_uid, " and you are uid ", ::geteuid()),
-        "remove it, or set another STAGELOAD_SOCKET");
-  }
-  if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Warn("socket",
-                absl::StrCat(path, " may be used by others, were its folder open to them"),
-                "chmod 600 " + path);
-  }
-  return Well("socket", absl::StrCat(path, " is a socket for you alone"));
 }
 
 Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status& status) {

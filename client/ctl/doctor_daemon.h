@@ -1,5 +1,4 @@
-// `doctor`: the daemon, if there is one, the programs beside this one, and the folders and files
-// that they share.
+// `doctor`: the daemon, if there is one, the programs beside this one, and their config.
 //
 // Threading: the checks are pure functions; what reads is for one thread.
 #ifndef STAGELOAD_CLIENT_CTL_DOCTOR_DAEMON_H_
@@ -46,11 +45,6 @@ Programs FindPrograms();
 Finding CheckPrograms(const Programs& programs);
 // This program, the daemon that runs, and the one that would be started.
 Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& programs);
-
-// `status` is CheckPrivateFolder()'s.
-Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status);
-// Of the socket's file; nothing when there is none.
-std::optional<Finding> CheckSocketFile(const std::string& path);
 
 // `result` is what `stageloadd --check-config` has said, and whether it was content.
 Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status& status);

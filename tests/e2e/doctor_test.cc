@@ -91,7 +91,7 @@ TEST_F(Doctor, FindsNothingWrongWhereNothingIs) {
        {"account",   "programs",      "config",  "daemon",    "version",          "socket_folder",
         "socket",    "level",         "memory",  "pressure",  "compressed_wired", "paging",
         "processes", "clocks",        "swap",    "swap_disk", "daemon_reads",     "state_disk",
-        "limits",    "daemon_limits", "service", "stops"}) {
+        "limits",    "daemon_limits", "service", "stops",     "log_folder",       "files"}) {
     EXPECT_NE(report.Verdict(check), "") << "no line about " << check;
   }
   EXPECT_THAT(report.Text("daemon"), HasSubstr("started by a user"));

@@ -1,20 +1,25 @@
 // Each check of `doctor`: from what was found to a line, with what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <ostream>
 #include <string>
 
+#include "base/private_folder.h"
 #include "base/version.h"
 #include "client/ctl/build_day.h"
 #include "client/ctl/doctor_counters.h"
 #include "client/ctl/doctor_daemon.h"
+#include "client/ctl/doctor_files.h"
 #include "client/ctl/doctor_machine.h"
 #include "client/ctl/doctor_service.h"
+#include "tests/fixture.h"
 
 namespace stageload::ctl {
 
@@ -465,6 +470,82 @@ TEST(DoctorFolders, WhatIsNoSocketIsInTheWay) {
   ASSERT_TRUE(finding);
   EXPECT_THAT(*finding, Fails("is no socket", "mv " + path));
   std::filesystem::remove_all(folder);
+}
+
+// A home of uid 65534, seen as that one; some things in it belong to root.
+class DoctorFiles : public ::testing::Test {
+ protected:
+  static constexpr uid_t kNobody = 65534;
+
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can leave files of root";
+    const Environment environment = [this](const std::string& name) {
+      return name == "STAGELOAD_HOME" ? std::optional(home_.path()) : std::nullopt;
+    };
+    paths_ = *ResolvePaths(environment);
+    std::filesystem::create_directories(paths_.logs);
+    std::filesystem::create_directories(paths_.jobs);
+    for (const std::string& file : Files()) std::ofstream(file) << "";
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(home_.path())) {
+      ASSERT_EQ(::chown(entry.path().c_str(), kNobody, kNobody), 0);
+    }
+    ASSERT_EQ(::chown(home_.path().c_str(), kNobody, kNobody), 0);
+  }
+  std::vector<std::string> Files() const {
+    return {paths_.lock, paths_.store, paths_.logs + "/stageloadd.log"};
+  }
+  static Finding AsNobody(const std::function<Finding()>& check) {
+    EXPECT_EQ(::seteuid(kNobody), 0);
+    Finding finding = check();
+    EXPECT_EQ(::seteuid(0), 0);
+    return finding;
+  }
+  Finding OfFiles() {
+    return AsNobody([this] { return CheckFiles(paths_); });
+  }
+  Finding OfLogFolder() {
+    return AsNobody([this] {
+      return CheckFolder("log_folder", paths_.logs,
+                         CheckPrivateFolder(paths_.logs, Readable::kByAnyone));
+    });
+  }
+
+  const TemporaryFolder home_;
+  Paths paths_;
+};
+
+TEST_F(DoctorFiles, WhatOneCommandUnderSudoLeavesIsNamedWithTheWayToHaveItBack) {
+  EXPECT_THAT(OfFiles(), Oks("lock, store, log"));
+  std::vector<std::string> left = Files();
+  left.push_back(paths_.jobs);
+  for (const std::string& path : left) {
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+    EXPECT_THAT(OfFiles(), Fails(path + " belongs to root", "sudo chown -R 65534 " + path));
+    ASSERT_EQ(::chown(path.c_str(), kNobody, kNobody), 0);
+  }
+  EXPECT_THAT(OfLogFolder(), Oks(paths_.logs));
+  ASSERT_EQ(::chown(paths_.logs.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod(paths_.logs.c_str(), 0700), 0);
+  EXPECT_THAT(OfLogFolder(),
+              Fails(paths_.logs + " belongs to root", "sudo chown -R 65534 " + paths_.logs));
+}
+
+TEST_F(DoctorFiles, NobodyIsToldToTakeAFolderThatIsRootsByRight) {
+  const Finding finding = AsNobody([] {
+    return CheckFolder("log_folder", "/usr/bin",
+                       CheckPrivateFolder("/usr/bin", Readable::kByAnyone));
+  });
+  EXPECT_THAT(finding, Fails("/usr/bin belongs to uid 0"));
+  EXPECT_THAT(finding.fix, Not(HasSubstr("chown")));
+}
+
+TEST_F(DoctorFiles, AFileWhereAFolderShouldBeAndTheOtherWayRoundIsInTheWay) {
+  std::filesystem::remove(paths_.store);
+  std::filesystem::create_directory(paths_.store);
+  EXPECT_THAT(OfFiles(), Fails(paths_.store + " is no plain file"));
+  std::filesystem::remove_all(paths_.logs);
+  std::ofstream(paths_.logs) << "";
+  EXPECT_THAT(OfLogFolder(), Fails(paths_.logs + " is not a folder", "move it away"));
 }
 
 TEST(DoctorConfig, IsValidAbsentOrToldWithItsError) {

@@ -1,0 +1,109 @@
+#include "client/ctl/doctor_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/ctl/tool.h"
+
+namespace stageload::ctl {
+namespace {
+
+// "PATH what it is; the fix" as base/private_folder.cc has it.
+std::pair<std::string, std::string> FoundAndFix(const std::string& message) {
+  const std::size_t at = message.rfind("; ");
+  if (at == std::string::npos) return {message, "set another STAGELOAD_HOME"};
+  return {message.substr(0, at), message.substr(at + 2)};
+}
+
+// What root has made in a folder of ours, and how to have it back: what one command under sudo
+// leaves. Nothing of any other path, which may be root's by right.
+std::optional<std::pair<std::string, std::string>> LeftByRoot(const std::string& path,
+                                                              mode_t kind) {
+  struct stat found {}, above {};
+  const std::string parent = path.substr(0, path.rfind('/'));
+  if (::lstat(path.c_str(), &found) != 0 || ::lstat(parent.c_str(), &above) != 0) {
+    return std::nullopt;
+  }
+  if ((found.st_mode & S_IFMT) != kind) return std::nullopt;
+  if (found.st_uid != 0 || ::geteuid() == 0 || above.st_uid != ::geteuid()) return std::nullopt;
+  return std::make_pair(
+      absl::StrCat(path, " belongs to root and you are uid ", ::geteuid(),
+                   ", as after a `sudo stageloadctl`: no daemon of yours starts"),
+      absl::StrCat("have it back with: ",
+                   ShellText({"sudo", "chown", "-R", absl::StrCat(::geteuid()), path})));
+}
+
+// OK also when it is not there: the daemon makes it.
+std::optional<Finding> CheckWritable(const std::string& path, bool folder) {
+  constexpr char kCheck[] = "files";
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    // Not ENOENT only: a folder above may be what it should not be, which is a line of its own.
+    return std::nullopt;
+  }
+  if (folder ? !S_ISDIR(found.st_mode) : !S_ISREG(found.st_mode)) {
+    return Fail(kCheck, absl::StrCat(path, " is no ", folder ? "folder" : "plain file"),
+                "move it away, or set another STAGELOAD_HOME");
+  }
+  const int access = R_OK | W_OK | (folder ? X_OK : 0);
+  if (::faccessat(AT_FDCWD, path.c_str(), access, AT_EACCESS) == 0) return std::nullopt;
+  const int error = errno;
+  if (const auto left = LeftByRoot(path, found.st_mode & S_IFMT)) {
+    return Fail(kCheck, left->first, left->second);
+  }
+  return Fail(kCheck,
+              absl::StrCat("the daemon cannot write to ", path, ": ", std::strerror(error)),
+              found.st_uid == ::geteuid()
+                  ? absl::StrCat("run: ", ShellText({"chmod", "u+rwX", path}))
+                  : std::string("set another STAGELOAD_HOME"));
+}
+
+}  // namespace
+
+Finding CheckFiles(const Paths& paths) {
+  for (const std::string& path : {paths.lock, paths.store, paths.store + "-wal",
+                                  paths.store + "-shm", paths.logs + "/stageloadd.log"}) {
+    if (auto finding = CheckWritable(path, false)) return *std::move(finding);
+  }
+  if (auto finding = CheckWritable(paths.jobs, true)) return *std::move(finding);
+  return Well("files", "lock, store, log and jobs are the daemon's to write, where they are there");
+}
+
+Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status) {
+  if (status.ok())
+    return Well(check, absl::StrCat(path, " is yours alone, and nobody else can replace it"));
+  if (absl::IsNotFound(status)) {
+    return Well(check, absl::StrCat(path, " is not there yet; the daemon makes it"));
+  }
+  if (const auto left = LeftByRoot(path, S_IFDIR)) return Fail(check, left->first, left->second);
+  const auto [found, fix] = FoundAndFix(std::string(status.message()));
+  return Fail(check, found, fix);
+}
+
+std::optional<Finding> CheckSocketFile(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
+  if (!S_ISSOCK(found.st_mode)) {
+    return Fail("socket", absl::StrCat(path, " is no socket"), "move it away: mv " + path + " ...");
+  }
+  if (found.st_uid != ::geteuid()) {
+    return Fail(
+        "socket",
+        absl::StrCat(path, " belongs to uid ", found.st_uid, " and you are uid ", ::geteuid()),
+        "remove it, or set another STAGELOAD_SOCKET");
+  }
+  if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return Warn("socket",
+                absl::StrCat(path, " may be used by others, were its folder open to them"),
+                "chmod 600 " + path);
+  }
+  return Well("socket", absl::StrCat(path, " is a socket for you alone"));
+}
+
+}  // namespace stageload::ctl
