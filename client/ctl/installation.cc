@@ -94,6 +94,7 @@ absl::StatusOr<Installation> Installation::Of(Platform platform, const ConnectOp
   };
   auto terms = TermsFor(platform, environment, daemon);
   if (!terms.ok()) return terms.status();
+  if (platform == Platform::kLinux) terms->unit_folder = SystemdUnitFolder().value_or("");
   auto files = ServiceFiles(*terms, environment);
   if (!files.ok()) return files.status();
   Installation installation;

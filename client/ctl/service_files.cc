@@ -77,8 +77,12 @@ ServiceFile LaunchAgent(const ServiceTerms& terms, const Environment& environmen
 
 std::vector<ServiceFile> Units(const ServiceTerms& terms, const Environment& environment) {
   const std::string config = environment("XDG_CONFIG_HOME").value_or("");
-  const std::string folder = absl::StrCat(
-      config.rfind('/', 0) == 0 ? config : Home(environment) + "/.config", "/systemd/user/");
+  std::string folder = terms.unit_folder;
+  if (folder.empty()) {
+    folder = absl::StrCat(config.rfind('/', 0) == 0 ? config : Home(environment) + "/.config",
+                          "/systemd/user");
+  }
+  folder += '/';
   std::string variables;
   for (const auto& [name, value] : terms.variables) {
     absl::StrAppend(&variables, "Environment=", UnitQuote(absl::StrCat(name, "=", value)), "\n");
@@ -99,7 +103,7 @@ absl::StatusOr<ServiceTerms> TermsFor(Platform platform, const Environment& envi
                                       const std::string& daemon) {
   auto paths = ResolvePathsOn(platform, environment);
   if (!paths.ok()) return paths.status();
-  ServiceTerms terms{platform, StablePath(daemon), *std::move(paths), {}};
+  ServiceTerms terms{platform, StablePath(daemon), *std::move(paths), {}, ""};
   for (const char* name : kVariables) {
     const auto value = environment(name);
     if (value && !value->empty()) terms.variables.emplace_back(name, *value);

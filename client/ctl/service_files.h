@@ -32,6 +32,7 @@ struct ServiceTerms {
   Paths paths;
   // Variables that decide over paths, for a daemon that has none of the caller's environment.
   std::vector<std::pair<std::string, std::string>> variables;
+  std::string unit_folder;  // Linux: where systemd reads units; empty: as the environment has it
 };
 
 // The terms that follow from this environment. InvalidArgument as ResolvePathsOn().

@@ -6,6 +6,7 @@
 #define STAGELOAD_CLIENT_CTL_SUPERVISOR_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,9 @@ class Supervisor {
 // `plist` is the LaunchAgent's path, `errors` where it sends standard error.
 std::unique_ptr<Supervisor> NewLaunchd(const std::string& plist, const std::string& errors);
 std::unique_ptr<Supervisor> NewSystemd();
+// Where the user's manager reads units; nothing when there is none to ask. It has its own
+// environment, in which XDG_CONFIG_HOME may be another than in ours.
+std::optional<std::string> SystemdUnitFolder();
 
 }  // namespace stageload::ctl
 

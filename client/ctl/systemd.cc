@@ -130,6 +130,17 @@ class Systemd : public Supervisor {
 
 }  // namespace
 
+std::optional<std::string> SystemdUnitFolder() {
+  const auto result = RunTool(Systemctl({"show", "-p", "UnitPath"}), kLookWithin);
+  if (!result.ok() || !result->ok()) return std::nullopt;
+  // Its first folder, beside the one that is asked for (lookup_paths_init() in systemd's
+  // src/libsystemd/sd-path/path-lookup.c). Blanks separate them and may be in them.
+  const std::string folders = Property(result->output, "UnitPath");
+  const std::size_t end = folders.find("/systemd/user.control ");
+  if (end == std::string::npos || !absl::StartsWith(folders, "/")) return std::nullopt;
+  return folders.substr(0, end) + "/systemd/user";
+}
+
 std::unique_ptr<Supervisor> NewSystemd() { return std::make_unique<Systemd>(); }
 
 }  // namespace stageload::ctl

@@ -300,6 +300,23 @@ TEST_F(Systemd, InstallWritesTheUnitsAndStartsSocketThenService) {
   EXPECT_THAT(Calls(), IsEmpty());
 }
 
+TEST_F(Systemd, TheUnitsAreWhereTheManagerReadsThemWhateverTheShellHasAsItsConfigFolder) {
+  const Arguments shell = {"XDG_CONFIG_HOME=" + PathOf("x dg")};
+  const Result install = Daemon("install", {}, shell);
+  EXPECT_EQ(install.exit_code, 0) << install;
+  EXPECT_THAT(install.out, HasSubstr(unit()));
+  EXPECT_TRUE(fs::exists(unit()));
+  EXPECT_FALSE(fs::exists(PathOf("x dg/systemd")));
+  EXPECT_EQ(Daemon("uninstall", {}, shell).exit_code, 0);
+  EXPECT_FALSE(fs::exists(unit()));
+
+  WriteFile(PathOf("state/config-home"), PathOf("m gr"));
+  EXPECT_EQ(Daemon("install").exit_code, 0);
+  EXPECT_TRUE(fs::exists(PathOf("m gr/systemd/user/stageloadd.service")));
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_EQ(Daemon("uninstall").exit_code, 0);
+}
+
 TEST_F(Systemd, WithoutAUserManagerItSaysWhatToDoAndWritesNothing) {
   Touch(PathOf("state/no-bus"));
   const Result result = Daemon("install");

@@ -71,6 +71,12 @@ sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/st
 [ -z "$(ls -A "$HOME/.config/systemd/user")" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
 "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
 
+# A variable of this shell that the manager does not have.
+XDG_CONFIG_HOME=$folder/xdg "$ctl" daemon install || fail "install with another XDG_CONFIG_HOME"
+[ -e "$HOME/.config/systemd/user/stageloadd.socket" ] || fail "not where systemd reads"
+XDG_CONFIG_HOME=$folder/xdg "$ctl" daemon uninstall || fail "uninstall with another XDG_CONFIG_HOME"
+[ -z "$(ls -A "$HOME/.config/systemd/user")" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
+
 unset STAGELOAD_NO_AUTOSTART
 "$ctl" cancel "$job" >/dev/null
 "$ctl" daemon stop >/dev/null
