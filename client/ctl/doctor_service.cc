@@ -53,6 +53,12 @@ Finding Loaded(const ServiceFacts& facts, v1::StartedBy started_by) {
                 absl::StrCat(text, ", pid ", state.pid, ", but the daemon that answers is another"),
                 "`stageloadctl daemon start` gives the home back to it (jobs run on)");
   }
+  if (!state.enabled) {
+    return Warn(kCheck,
+                absl::StrCat(text, ", pid ", state.pid, ", but it was disabled, and no login loads "
+                             "it again"),
+                kInstall);
+  }
   return Well(kCheck,
               absl::StrCat(text, ", pid ", state.pid, "; ", absl::StrJoin(facts.found, ", ")));
 }
@@ -106,7 +112,7 @@ Finding CheckService(const ServiceFacts& facts, v1::StartedBy started_by) {
   if (!facts.current) {
     return Warn(
         kCheck,
-        absl::StrCat("not as this version would write it: ", absl::StrJoin(facts.found, ", ")),
+        absl::StrCat("not as this version would write it, in text or mode: ", absl::StrJoin(facts.found, ", ")),
         kInstall);
   }
   if (!facts.state.ok()) {

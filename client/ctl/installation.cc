@@ -32,6 +32,11 @@ bool Exists(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0;
 }
 
+bool OthersMayNotWrite(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 absl::Status CheckFile(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) {
@@ -121,7 +126,9 @@ bool Installation::ServesHere() const {
 
 bool Installation::IsCurrent() const {
   return std::all_of(files_.begin(), files_.end(),
-                     [](const ServiceFile& file) { return Contents(file.path) == file.text; });
+                     [](const ServiceFile& file) {
+                       return OthersMayNotWrite(file.path) && Contents(file.path) == file.text;
+                     });
 }
 
 std::string Installation::BrewedFile() const {

@@ -30,7 +30,7 @@ class Installation {
   // Whether they are there, and serve at the socket to which we connect: one service a user is
   // installed, and STAGELOAD_HOME may name another home than its.
   bool ServesHere() const;
-  // Whether each is as it should be.
+  // Whether each is as it should be, and may be written to by nobody else.
   bool IsCurrent() const;
   // The file by which Homebrew keeps a stageloadd running; empty when it does not.
   std::string BrewedFile() const;

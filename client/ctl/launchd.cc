@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,6 +70,7 @@ class Launchd : public Supervisor {
     return {"launchctl", "bootstrap", domain, plist_};
   }
 
+  static bool IsEnabledIn(const std::string& domain);
   absl::StatusOr<Supervised> LookIn(const std::string& domain);
   absl::Status TakeOut(const std::string& domain);
   absl::StatusOr<ToolResult> PutIn(const std::string& domain, bool was_loaded);
@@ -81,6 +83,14 @@ class Launchd : public Supervisor {
   const std::string user_ = absl::StrCat("user/", geteuid());
 };
 
+// What `launchctl disable` was said of is a line `"LABEL" => disabled`, before macOS 13 `=> true`.
+bool Launchd::IsEnabledIn(const std::string& domain) {
+  const auto result = RunTool({"launchctl", "print-disabled", domain}, kLookWithin);
+  const std::string label = absl::StrCat("\"", kServiceLabel, "\" => ");
+  return !result.ok() || (!absl::StrContains(result->output, label + "disabled") &&
+                          !absl::StrContains(result->output, label + "true"));
+}
+
 absl::StatusOr<Supervised> Launchd::LookIn(const std::string& domain) {
   const auto result = RunTool({"launchctl", "print", Target(domain)}, kLookWithin);
   if (!result.ok()) return result.status();
@@ -89,6 +99,7 @@ absl::StatusOr<Supervised> Launchd::LookIn(const std::string& domain) {
   (void)absl::SimpleAtoi(Field(result->output, "pid"), &found.pid);
   const std::string code = Field(result->output, "last exit code");
   if (!code.empty()) absl::StrAppend(&found.condition, ", last exit code ", code);
+  found.enabled = IsEnabledIn(domain);
   return found;
 }
 

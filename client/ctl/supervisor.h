@@ -22,6 +22,7 @@ struct Supervised {
   std::string where;      // launchd's domain, "gui/501"; systemd's "user"
   int pid = 0;            // of the daemon; 0 when none runs
   std::string condition;  // in its own words
+  bool enabled = true;    // it is loaded at the next login, too
 };
 
 // A command, and when it is run; empty is always.

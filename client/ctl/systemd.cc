@@ -61,15 +61,22 @@ std::string Property(const std::string& text, const std::string& key) {
   return "";
 }
 
+// Of a unit whose file is gone nothing is told.
+bool IsEnabled(const std::string& shown) {
+  const std::string state = Property(shown, "UnitFileState");
+  return state.empty() || state == "enabled";
+}
+
 class Systemd : public Supervisor {
  public:
   const char* Name() const override { return "systemd"; }
 
   absl::StatusOr<Supervised> Look() override {
-    const auto socket = Show(kSocketUnit, {"ActiveState"});
+    const auto socket = Show(kSocketUnit, {"ActiveState", "UnitFileState"});
     if (!socket.ok()) return socket.status();
     const auto service =
-        Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result", "NRestarts"});
+        Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result", "NRestarts",
+                                             "UnitFileState"});
     if (!service.ok()) return service.status();
     Supervised found{Property(*socket, "ActiveState") == "active", "user", 0, ""};
     (void)absl::SimpleAtoi(Property(*service, "MainPID"), &found.pid);
@@ -81,6 +88,7 @@ class Systemd : public Supervisor {
     if (restarts != "0" && !restarts.empty()) {
       absl::StrAppend(&found.condition, ", restarted ", restarts, " times");
     }
+    found.enabled = IsEnabled(*socket) && IsEnabled(*service);
     return found;
   }
 

@@ -18,6 +18,7 @@ namespace stageload::e2e {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -121,6 +122,20 @@ TEST_F(Launchd, InstallAgainChangesNothing) {
   EXPECT_THAT(again.out, HasSubstr("installed already"));
   EXPECT_THAT(Calls(), IsEmpty());
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
+TEST_F(Launchd, WhatWasDisabledOrIsOpenToOthersIsNotInstalledAlready) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Calls();
+  Touch(PathOf("state/disabled"));
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + gui_, "enable " + gui_, "bootstrap " + gui_));
+  ASSERT_EQ(::chmod(plist().c_str(), 0666), 0);
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  struct stat found {};
+  ASSERT_EQ(::lstat(plist().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 0644u);
+  EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
 }
 
 TEST_F(Launchd, AStalePlistIsRenewedAndWhatIsLoadedIsTakenOutFirst) {
@@ -315,6 +330,14 @@ TEST_F(Systemd, TheUnitsAreWhereTheManagerReadsThemWhateverTheShellHasAsItsConfi
   EXPECT_TRUE(fs::exists(PathOf("m gr/systemd/user/stageloadd.service")));
   EXPECT_EQ(StartedBy(), "SERVICE");
   EXPECT_EQ(Daemon("uninstall").exit_code, 0);
+}
+
+TEST_F(Systemd, UnitsThatWereDisabledAreEnabledAgain) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  Touch(PathOf("state/disabled"));
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  EXPECT_THAT(Calls(), Contains("enable stageloadd.service stageloadd.socket"));
+  EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
 }
 
 TEST_F(Systemd, WithoutAUserManagerItSaysWhatToDoAndWritesNothing) {

@@ -23,6 +23,9 @@ job=$("$ctl" submit --wait-free 0 -- sleep 300)
 [ "$(status .service.condition)" = "active (running)" ] || fail "condition: $(status .service.condition)"
 "$ctl" daemon install | grep -q "installed already" || fail "install again"
 [ "$(systemctl --user is-enabled stageloadd.service stageloadd.socket | sort -u)" = enabled ] || fail "not enabled"
+systemctl --user disable stageloadd.service stageloadd.socket 2>/dev/null
+"$ctl" daemon install | grep -q renewed: || fail "installed already, though disabled"
+[ "$(systemctl --user is-enabled stageloadd.service stageloadd.socket | sort -u)" = enabled ] || fail "still not enabled"
 [ "$(state_of "$job")" = RUNNING ] || fail "the job did not run on"
 
 # Connects wait while it restarts: by command, and after a crash.

@@ -620,6 +620,9 @@ TEST(DoctorService, EachWayToBeInstalledWronglyIsTold) {
   facts.current = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("not as this version", "install"));
   facts = Installed();
+  facts.current = true;
+  facts.state->enabled = false;
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("was disabled", "install"));
   facts.state = Supervised{};
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_AUTOSTART), Warns("not loaded", "daemon start"));
   facts.state = Supervised{true, "gui/501", 0, "exited, last exit code 1"};
