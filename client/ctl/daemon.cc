@@ -114,7 +114,8 @@ int RestartService(const Invocation& invocation, const Installation& service,
   const auto found = service.supervisor().Look();
   if (!found.ok()) return Fail(found.status());
   const bool of_service = running && running->version.started_by() == v1::STARTED_BY_SERVICE;
-  if (!found->loaded || (running && !of_service)) {
+  // Loaded twice, it is taken out of both domains and put into one.
+  if (!found->loaded || !found->twice.empty() || (running && !of_service)) {
     return StartService(invocation, service, of_service ? std::nullopt : running);
   }
   if (auto status = service.supervisor().Restart(); !status.ok()) return Fail(status);

@@ -84,7 +84,8 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   const auto running = Running(invocation.connect);
   // One that does not answer may be an installed one that is stale.
   const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
-  if (found->loaded && found->enabled && IsOfService(before) && installation->IsCurrent()) {
+  const bool well = found->loaded && found->enabled && found->twice.empty();
+  if (well && IsOfService(before) && installation->IsCurrent()) {
     return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
                                                                               : kExitOther;
   }

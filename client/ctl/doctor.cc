@@ -142,6 +142,8 @@ void Examination::LookAtDaemon() {
   DaemonFacts facts = ReadDaemon(paths_, connection);
   facts.may_start = invocation_.connect.autostart;
   facts.socket_of_service = service_.serves_here;
+  facts.served_twice =
+      service_.serves_here && service_.state.ok() && !service_.state->twice.empty();
   Add(CheckDaemon(facts, absl::Now()));
   if (!connection.ok()) return;
   connection_ = *std::move(connection);

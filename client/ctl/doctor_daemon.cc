@@ -102,6 +102,11 @@ Finding DoesNotAnswer(const DaemonFacts& facts) {
   }
   std::string text = absl::StrCat(Holder(facts), " takes connections at ", facts.paths.socket,
                                   " and has not answered within ", FormatSpan(kDoctorWaits));
+  if (facts.served_twice) {
+    return Fail("daemon",
+                absl::StrCat(text, ": launchd has it loaded twice, and the other has the socket"),
+                "`stageloadctl daemon restart`, which leaves one (jobs run on)");
+  }
   if (facts.lock_state == 'T') {
     return Fail("daemon", absl::StrCat(text, ": it is stopped (SIGSTOP, or a debugger)"),
                 absl::StrCat("let it go on with `kill -CONT ", facts.lock_pid, "`"));

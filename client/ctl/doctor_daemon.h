@@ -26,6 +26,7 @@ struct DaemonFacts {
   absl::Status silence;                           // why none does
   bool socket_file = false;                       // there is something at the socket's path
   bool socket_of_service = false;  // which launchd or systemd has made and may leave behind
+  bool served_twice = false;       // launchd has it loaded twice (Supervised)
   bool lock_held = false;
   int lock_pid = 0;       // of who holds the lock, else of the last that did; 0: unknown
   char lock_state = '?';  // of the holder: 'T' is stopped

@@ -41,6 +41,12 @@ Finding Loaded(const ServiceFacts& facts, v1::StartedBy started_by) {
   const Supervised& state = *facts.state;
   const std::string text =
       absl::StrCat(facts.supervisor, " has it loaded in ", state.where, ": ", state.condition);
+  if (!state.twice.empty()) {
+    return Fail(kCheck,
+                absl::StrCat(text, ": two daemons contend for one home, and commands may reach the "
+                             "one that waits"),
+                "`stageloadctl daemon restart`, which leaves one (jobs run on)");
+  }
   if (state.pid == 0) {
     return Fail(kCheck,
                 absl::StrCat(text, ", but no daemon of it runs",

@@ -105,7 +105,14 @@ absl::StatusOr<Supervised> Launchd::LookIn(const std::string& domain) {
 
 absl::StatusOr<Supervised> Launchd::Look() {
   absl::StatusOr<Supervised> found = LookIn(gui_);
-  if (found.ok() && !found->loaded) found = LookIn(user_);
+  if (!found.ok()) return found;
+  absl::StatusOr<Supervised> other = LookIn(user_);
+  if (!other.ok() || !other->loaded) return found;
+  if (!found->loaded) return other;
+  // As by an install over ssh and a login at the screen afterwards.
+  found->twice = user_;
+  absl::StrAppend(&found->condition, "; loaded in ", user_, " as well",
+                  other->pid == 0 ? "" : absl::StrCat(", pid ", other->pid));
   return found;
 }
 

@@ -23,6 +23,9 @@ struct Supervised {
   int pid = 0;            // of the daemon; 0 when none runs
   std::string condition;  // in its own words
   bool enabled = true;    // it is loaded at the next login, too
+  // launchd: a second domain in which it is loaded, whose daemon contends with the first one's for
+  // home and socket; empty when there is none.
+  std::string twice = "";
 };
 
 // A command, and when it is run; empty is always.

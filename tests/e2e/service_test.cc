@@ -161,6 +161,28 @@ TEST_F(Launchd, WhatWasLoadedIntoTheOtherDomainIsTakenOutToo) {
   EXPECT_THAT(Calls(), ElementsAre("bootout " + user_, "enable " + gui_, "bootstrap " + gui_));
 }
 
+TEST_F(Launchd, LoadedInBothDomainsItIsToldAndInstallOrRestartLeavesOne) {
+  for (const std::string& mend : {"install", "restart"}) {
+    Touch(PathOf("state/no-gui"));
+    ASSERT_EQ(Daemon("install").exit_code, 0);
+    fs::remove(PathOf("state/no-gui"));
+    const Result login = Ctl({"FAKE_STATE=" + PathOf("state"), STAGELOAD_E2E_FAKE "/launchctl",
+                              "bootstrap", gui_, plist()},
+                             {.program = "/usr/bin/env"});
+    ASSERT_EQ(login.exit_code, 0) << login;
+    EXPECT_THAT(Daemon("status").out,
+                AllOf(HasSubstr("loaded in " + gui_), HasSubstr("loaded in " + user_ + " as well")));
+    Calls();
+    const Result result = Daemon(mend);
+    EXPECT_EQ(result.exit_code, 0) << result;
+    EXPECT_THAT(Calls(), ElementsAre("bootout " + gui_, "bootout " + user_, "enable " + gui_,
+                                     "bootstrap " + gui_));
+    EXPECT_EQ(Daemons().size(), 1u);
+    EXPECT_EQ(StartedBy(), "SERVICE");
+    ASSERT_EQ(Daemon("uninstall").exit_code, 0);
+  }
+}
+
 TEST_F(Launchd, AFileOfAnotherUserIsLeftAloneAndNamedWithTheFix) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   fs::create_directories(fs::path(plist()).parent_path());

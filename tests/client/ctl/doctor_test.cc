@@ -378,6 +378,10 @@ TEST(DoctorDaemon, OneThatHangsIsToldFromOneThatIsStopped) {
   facts.lock_pid = 99;
   facts.lock_state = 'S';
   EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("has not answered within 3s", "kill -9 99"));
+  facts.served_twice = true;
+  EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("loaded twice", "daemon restart"));
+  EXPECT_THAT(CheckDaemon(facts, absl::Now()).fix, Not(HasSubstr("kill")));
+  facts.served_twice = false;
   facts.lock_state = 'T';
   EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("it is stopped", "kill -CONT 99"));
 }
@@ -620,7 +624,10 @@ TEST(DoctorService, EachWayToBeInstalledWronglyIsTold) {
   facts.current = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("not as this version", "install"));
   facts = Installed();
-  facts.current = true;
+  facts.state->twice = "user/501";
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE),
+              Fails("two daemons contend", "daemon restart"));
+  facts = Installed();
   facts.state->enabled = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("was disabled", "install"));
   facts.state = Supervised{};
