@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
 #include "client/ctl/autostart.h"
@@ -21,8 +22,9 @@ namespace {
 
 int Tell(const std::string& text) { return Out(text) ? kExitOk : kExitOther; }
 
-// What the supervisor says, when it runs this daemon by files that are not ours: a package's.
-std::optional<Supervised> ServiceOfPackage(const Installation& installation,
+// What the supervisor says, when it runs this daemon by files that are not there as ours: a
+// package's, or ours that somebody has removed.
+std::optional<Supervised> ServiceWithoutFiles(const Installation& installation,
                                            const std::optional<Connection>& running) {
   if (!running || running->version.started_by() != v1::STARTED_BY_SERVICE) return std::nullopt;
   const auto found = installation.supervisor().Look();
@@ -37,7 +39,7 @@ absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invoca
   if (!installation.ok()) return installation.status();
   if (!installation->ServesHere()) {
     const auto running = Running(invocation.connect);
-    if (!running.ok() || !ServiceOfPackage(*installation, *running)) {
+    if (!running.ok() || !ServiceWithoutFiles(*installation, *running)) {
       return std::optional<Installation>();
     }
   }
@@ -147,6 +149,7 @@ struct Found {
   bool here = false;  // installed, for this home
   bool elsewhere = false;
   bool of_package = false;
+  bool without_file = false;  // loaded by a file of ours that is gone
   absl::StatusOr<Supervised> supervised = Supervised{};
 };
 
@@ -162,7 +165,7 @@ Json StatusJson(const Found& found) {
                {"of_package", found.of_package},
                {"installed_for_another_home", found.elsewhere},
                {"files", files}};
-  if ((found.here || found.of_package) && found.supervised.ok()) {
+  if ((found.here || found.of_package || found.without_file) && found.supervised.ok()) {
     service["loaded"] = found.supervised->loaded;
     service["where"] = found.supervised->where;
     service["condition"] = found.supervised->condition;
@@ -185,6 +188,11 @@ std::string ServiceText(const Found& found) {
   if (found.of_package && found.supervised.ok()) {
     return absl::StrCat("of a package; loaded in ", found.supervised->where, ", ",
                         found.supervised->condition);
+  }
+  if (found.without_file && found.supervised.ok()) {
+    return absl::StrCat("loaded in ", found.supervised->where, ", ", found.supervised->condition,
+                        ", but there is no ", absl::StrJoin(found.installation.Missing(), ", "),
+                        " any more: `stageloadctl daemon install` writes it anew");
   }
   if (found.elsewhere) return absl::StrCat("installed for another home: ", file);
   if (!found.here) return "not installed; see `stageloadctl daemon install --help`";
@@ -228,9 +236,10 @@ int Status(const Invocation& invocation, Platform platform, bool json) {
   }
   if (found.here) found.supervised = found.installation.supervisor().Look();
   if (!found.here) {
-    const auto packaged = ServiceOfPackage(found.installation, found.running);
-    found.of_package = packaged.has_value();
-    if (packaged) found.supervised = *packaged;
+    const auto loaded = ServiceWithoutFiles(found.installation, found.running);
+    found.without_file = loaded && !found.elsewhere && found.installation.IsOf(*loaded);
+    found.of_package = loaded && !found.installation.IsOf(*loaded);
+    if (loaded) found.supervised = *loaded;
   }
   if (!Out(json ? Document(StatusJson(found)) : StatusText(found))) return kExitOther;
   return found.running ? kExitOk : kExitNoDaemon;

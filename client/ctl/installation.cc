@@ -118,6 +118,19 @@ bool Installation::Exists() const {
                      [](const ServiceFile& file) { return ctl::Exists(file.path); });
 }
 
+std::vector<std::string> Installation::Missing() const {
+  std::vector<std::string> missing;
+  for (const ServiceFile& file : files_) {
+    if (!ctl::Exists(file.path)) missing.push_back(file.path);
+  }
+  return missing;
+}
+
+bool Installation::IsOf(const Supervised& loaded) const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [&](const ServiceFile& file) { return file.path == loaded.file; });
+}
+
 bool Installation::ServesHere() const {
   return Exists() && std::all_of(files_.begin(), files_.end(), [](const ServiceFile& file) {
            return absl::StrContains(Contents(file.path), file.socket_line);

@@ -27,6 +27,10 @@ class Installation {
 
   // Whether all files are there.
   bool Exists() const;
+  // Those that are not there.
+  std::vector<std::string> Missing() const;
+  // Whether `loaded` is by a file of ours, and not a package's.
+  bool IsOf(const Supervised& loaded) const;
   // Whether they are there, and serve at the socket to which we connect: one service a user is
   // installed, and STAGELOAD_HOME may name another home than its.
   bool ServesHere() const;

@@ -99,6 +99,7 @@ absl::StatusOr<Supervised> Launchd::LookIn(const std::string& domain) {
   (void)absl::SimpleAtoi(Field(result->output, "pid"), &found.pid);
   const std::string code = Field(result->output, "last exit code");
   if (!code.empty()) absl::StrAppend(&found.condition, ", last exit code ", code);
+  found.file = Field(result->output, "path");
   found.enabled = IsEnabledIn(domain);
   return found;
 }

@@ -76,7 +76,7 @@ class Systemd : public Supervisor {
     if (!socket.ok()) return socket.status();
     const auto service =
         Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result", "NRestarts",
-                                             "UnitFileState"});
+                                             "UnitFileState", "FragmentPath"});
     if (!service.ok()) return service.status();
     Supervised found{Property(*socket, "ActiveState") == "active", "user", 0, ""};
     (void)absl::SimpleAtoi(Property(*service, "MainPID"), &found.pid);
@@ -88,6 +88,7 @@ class Systemd : public Supervisor {
     if (restarts != "0" && !restarts.empty()) {
       absl::StrAppend(&found.condition, ", restarted ", restarts, " times");
     }
+    found.file = Property(*service, "FragmentPath");
     found.enabled = IsEnabled(*socket) && IsEnabled(*service);
     return found;
   }

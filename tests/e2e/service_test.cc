@@ -22,6 +22,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -360,6 +361,17 @@ TEST_F(Systemd, UnitsThatWereDisabledAreEnabledAgain) {
   EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
   EXPECT_THAT(Calls(), Contains("enable stageloadd.service stageloadd.socket"));
   EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
+}
+
+TEST_F(Systemd, AUnitThatWasRemovedUnderTheServiceIsNoPackagesAndIsWrittenAnew) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  fs::remove(unit());
+  EXPECT_THAT(Daemon("status").out,
+              AllOf(HasSubstr("loaded in user"), HasSubstr("there is no " + unit()),
+                    HasSubstr("daemon install"), Not(HasSubstr("of a package"))));
+  EXPECT_EQ(Status()["service"].value("of_package", true), false);
+  EXPECT_EQ(Daemon("install").exit_code, 0);
+  EXPECT_TRUE(fs::exists(unit()));
 }
 
 TEST_F(Systemd, WithoutAUserManagerItSaysWhatToDoAndWritesNothing) {
