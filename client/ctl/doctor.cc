@@ -115,11 +115,19 @@ Finding Examination::CheckAccount() {
 
 Finding Examination::CheckConfig() {
   const bool exists = ::access(paths_.config.c_str(), F_OK) == 0;
-  if (!programs_.daemon.ok()) return CheckConfigFile(paths_.config, exists, absl::OkStatus());
+  if (!programs_.version.ok()) {
+    return Warn("config", absl::StrCat(paths_.config, " was not looked at: it takes a stageloadd"),
+                "put right what the line about programs says");
+  }
   const std::vector<std::string> argv = {*programs_.daemon, "--check-config"};
   const auto result = RunTool(argv, kLookWithin);
-  if (!result.ok()) return CheckConfigFile(paths_.config, exists, result.status());
+  if (!result.ok()) {
+    return Fail("config", std::string(result.status().message()), RepairOf(programs_));
+  }
   if (!result->ok()) {
+    // A config that is refused is refused with words.
+    const bool refused = result->exit_code < 126 && !result->output.empty();
+    if (!refused) return Fail("config", ToolFailure(argv, *result), RepairOf(programs_));
     return CheckConfigFile(paths_.config, exists, absl::FailedPreconditionError(result->output));
   }
   std::string output = result->output;
@@ -165,7 +173,8 @@ void Examination::LookAtFolders() {
 }
 
 absl::StatusOr<Json> Examination::TakeProbe() const {
-  if (!programs_.daemon.ok()) return programs_.daemon.status();
+  // One that hangs would do so again.
+  if (!programs_.version.ok()) return programs_.version.status();
   const std::vector<std::string> argv = {*programs_.daemon, "--probe"};
   const auto result = RunTool(argv, kLookWithin);
   if (!result.ok()) return result.status();
@@ -180,7 +189,7 @@ void Examination::LookAtCounters() {
   const auto first = TakeProbe();
   const auto second = first.ok() ? TakeProbe() : first;
   if (!second.ok()) {
-    Add(Fail("probe", std::string(second.status().message()), "install stageload anew"));
+    Add(Fail("probe", std::string(second.status().message()), RepairOf(programs_)));
     return;
   }
   probe_ = *second;

@@ -137,6 +137,12 @@ Finding Dead(const DaemonFacts& facts) {
                            LogOf(facts)));
 }
 
+Finding NoneCanRun(const DaemonFacts& facts) {
+  return Fail("daemon",
+              absl::StrCat("none runs, and none can: ", facts.paths.socket, " is there and no socket"),
+              "move away what is there, as the line about the socket says");
+}
+
 Finding NoneRuns(const DaemonFacts& facts) {
   if (facts.may_start) {
     return Well("daemon", "none runs; the next command that needs one starts it");
@@ -155,10 +161,11 @@ absl::StatusOr<std::string> VersionOf(const std::string& program) {
   if (!result->ok()) {
     return absl::FailedPreconditionError(ToolFailure({program, "--version"}, *result));
   }
-  std::string version = OneLine(result->output);
-  const std::string prefix = "stageloadd ";
-  if (absl::StartsWith(version, prefix)) version.erase(0, prefix.size());
-  return version;
+  const std::string said = OneLine(result->output), prefix = "stageloadd ";
+  if (absl::StartsWith(said, prefix)) return said.substr(prefix.size());
+  return absl::FailedPreconditionError(
+      absl::StrCat(program, " is no stageloadd: asked for its version it says \"",
+                   said.substr(0, 80), "\""));
 }
 
 std::string FixOfStop(const std::string& reason, std::int64_t job) {
@@ -185,7 +192,9 @@ DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& con
     facts.silence = connection.status();
   }
   struct stat found {};
-  facts.socket_file = ::lstat(paths.socket.c_str(), &found) == 0;
+  if (::lstat(paths.socket.c_str(), &found) == 0) {
+    (S_ISSOCK(found.st_mode) ? facts.socket_file : facts.in_the_way) = true;
+  }
   ReadLock(paths.lock, facts);
   return facts;
 }
@@ -202,6 +211,7 @@ Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
                 "the lines about the socket and its folder may say why");
   }
   if (facts.lock_held) return HoldsElsewhere(facts);
+  if (facts.in_the_way) return NoneCanRun(facts);
   if (facts.socket_file && !facts.socket_of_service) return Dead(facts);
   return NoneRuns(facts);
 }
@@ -209,6 +219,7 @@ Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
 Programs FindPrograms() {
   Programs programs;
   programs.daemon = FindDaemon(ProcessEnvironment());
+  programs.named = ProcessEnvironment()("STAGELOAD_DAEMON").has_value();
   if (!programs.daemon.ok()) {
     programs.version = programs.daemon.status();
     return programs;
@@ -222,6 +233,11 @@ Programs FindPrograms() {
   return programs;
 }
 
+std::string RepairOf(const Programs& programs) {
+  return programs.named ? "STAGELOAD_DAEMON names it: unset that, or set it to the path of stageloadd"
+                        : "install stageload anew";
+}
+
 Finding CheckPrograms(const Programs& programs) {
   constexpr char kCheck[] = "programs";
   if (!programs.daemon.ok()) {
@@ -230,11 +246,11 @@ Finding CheckPrograms(const Programs& programs) {
   }
   if (!programs.version.ok()) {
     return Fail(kCheck, OneLine(std::string(programs.version.status().message())),
-                "install stageload anew");
+                RepairOf(programs));
   }
   if (!programs.shim.empty()) {
     return Fail(kCheck, absl::StrCat("there is no ", programs.shim, ": no job could be started"),
-                "install stageload anew");
+                RepairOf(programs));
   }
   const std::string text = absl::StrCat("stageloadd ", *programs.version, " at ", *programs.daemon);
   if (*programs.version == kVersion) return Well(kCheck, text);

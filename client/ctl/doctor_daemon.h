@@ -24,7 +24,8 @@ struct DaemonFacts {
   Paths paths;
   std::optional<v1::GetVersionResponse> version;  // of the one that answers
   absl::Status silence;                           // why none does
-  bool socket_file = false;                       // there is something at the socket's path
+  bool socket_file = false;                       // there is a socket at its path
+  bool in_the_way = false;         // there is something else, and no daemon can listen
   bool socket_of_service = false;  // which launchd or systemd has made and may leave behind
   bool served_twice = false;       // launchd has it loaded twice (Supervised)
   bool lock_held = false;
@@ -41,13 +42,16 @@ struct Programs {
   absl::StatusOr<std::string> daemon = std::string();   // path
   absl::StatusOr<std::string> version = std::string();  // "0.2.0"
   std::string shim;                                     // path; empty when it is there
+  bool named = false;                                   // by STAGELOAD_DAEMON
 };
 Programs FindPrograms();
+// What to do about a stageloadd that does not do what it should.
+std::string RepairOf(const Programs& programs);
 Finding CheckPrograms(const Programs& programs);
 // This program, the daemon that runs, and the one that would be started.
 Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& programs);
 
-// `result` is what `stageloadd --check-config` has said, and whether it was content.
+// `status` is what `stageloadd --check-config` has said, and whether it was content.
 Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status& status);
 
 // What the daemon has stopped since a day ago, newest last.

@@ -218,6 +218,34 @@ TEST_F(Doctor, NamesWhatIsWrongWithTheConfig) {
   EXPECT_THAT(report.Fix("config"), HasSubstr(paths().config));
 }
 
+TEST_F(Doctor, BlamesNoConfigForAProgramThatIsNoDaemonAndNamesTheVariable) {
+  for (const char* program : {"/nonexistent", "/bin/false", "/bin/echo"}) {
+    const Report report = Examine({absl::StrCat("STAGELOAD_DAEMON=", program)});
+    EXPECT_EQ(report.Failed(), (std::vector<std::string>{"programs", "probe"})) << program;
+    EXPECT_THAT(report.Text("programs"), HasSubstr(program));
+    EXPECT_THAT(report.Fix("programs"), HasSubstr("STAGELOAD_DAEMON"));
+    EXPECT_THAT(report.Text("config"), HasSubstr("not looked at"));
+  }
+  fs::create_directories(PathOf("bin"));
+  const std::string crashes = PathOf("bin/stageloadd");
+  WriteFile(crashes, absl::StrCat("#!/bin/sh\n[ \"$1\" = --check-config ] && kill -SEGV $$\nexec '",
+                                  kDaemonProgram, "' \"$@\"\n"));
+  fs::permissions(crashes, fs::perms::owner_all);
+  const Report report = Examine({"STAGELOAD_DAEMON=" + crashes});
+  EXPECT_EQ(report.Verdict("config"), "fail");
+  EXPECT_THAT(report.Text("config"), HasSubstr("--check-config: exit code 139"));
+  EXPECT_THAT(report.Fix("config"), HasSubstr("STAGELOAD_DAEMON"));
+}
+
+TEST_F(Doctor, TellsAFileInThePlaceOfTheSocketFromADaemonThatHasCrashed) {
+  ASSERT_EQ(Ctl({"queue"}).exit_code, 0);
+  ASSERT_EQ(Ctl({"daemon", "stop"}).exit_code, 0);
+  WriteFile(paths().socket, "");
+  const Report report = Examine();
+  EXPECT_EQ(report.Failed(), (std::vector<std::string>{"daemon", "socket"})) << report.json.dump(2);
+  EXPECT_THAT(report.Text("daemon"), HasSubstr("is there and no socket"));
+}
+
 TEST_F(Doctor, TellsWhatWasStoppedInTheLastDayAndWhy) {
   StartDaemon();
   const std::int64_t stopped =

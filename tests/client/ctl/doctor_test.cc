@@ -370,6 +370,9 @@ TEST(DoctorDaemon, ADeadOneIsKnownByTheSocketThatItLeft) {
               Fails("the last (pid 99) was killed or has crashed", "`stageloadctl daemon start`"));
   facts.socket_of_service = true;
   EXPECT_THAT(CheckDaemon(facts, absl::Now()), Oks("none runs")) << "systemd leaves its file";
+  facts.socket_file = false;
+  facts.in_the_way = true;
+  EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("none can: /run/s.sock", "move away"));
 }
 
 TEST(DoctorDaemon, OneThatHangsIsToldFromOneThatIsStopped) {
@@ -448,6 +451,8 @@ TEST(DoctorVersion, SaysWhichOfTheThreeIsOld) {
   EXPECT_THAT(CheckPrograms(programs), Fails("no /bin/stageload-shim"));
   programs.version = absl::FailedPreconditionError("exit code 127");
   EXPECT_THAT(CheckPrograms(programs), Fails("exit code 127"));
+  programs.named = true;
+  EXPECT_THAT(CheckPrograms(programs), Fails("exit code 127", "STAGELOAD_DAEMON names it"));
   programs.daemon = absl::UnavailableError("none");
   EXPECT_THAT(CheckPrograms(programs), Fails("there is no stageloadd", "STAGELOAD_DAEMON"));
 }
