@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/utf8.h"
 #include "client/ctl/service_templates.h"
 
 namespace stageload::ctl {
@@ -21,13 +22,27 @@ constexpr const char* kVariables[] = {"STAGELOAD_HOME", "STAGELOAD_SOCKET", "XDG
 // For on_end hooks: launchd gives an agent /usr/bin:/bin:/usr/sbin:/sbin.
 constexpr char kMacosPath[] = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
-// A control character cannot be in a plist (XML 1.0) nor in a unit's line.
+// A control character cannot be in a plist (XML 1.0) nor in a unit's line, and neither may be
+// anything but UTF-8: systemd skips such a line (parse_line() in its src/shared/conf-parser.c).
 absl::Status CheckText(const std::string& what, const std::string& text) {
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (std::none_of(text.begin(), text.end(), is_control)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " \"", absl::Utf8SafeCHexEscape(text),
-                                                 "\" has a control character, which a service's "
-                                                 "file cannot hold; use another path"));
+  const bool control = std::any_of(text.begin(), text.end(), is_control);
+  if (!control && IsUtf8(text)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " \"", control ? absl::Utf8SafeCHexEscape(text) : absl::CHexEscape(text),
+                   control ? "\" has a control character" : "\" is not UTF-8",
+                   ", which a service's file cannot hold; use another path"));
+}
+
+// ListenStream= is not quoted: systemd cuts blanks off its end, and takes a backslash there for a
+// line that goes on.
+absl::Status CheckListened(const std::string& socket) {
+  const bool cut = socket.ends_with(' ') || socket.ends_with('\\');
+  if (!cut) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the socket's path \"", socket, "\" ends with a ",
+                   socket.ends_with(' ') ? "blank" : "backslash",
+                   ", which systemd would cut off; use another path"));
 }
 
 absl::Status CheckTerms(const ServiceTerms& terms) {
@@ -40,6 +55,9 @@ absl::Status CheckTerms(const ServiceTerms& terms) {
         "\" has a quote or a backslash, which systemd takes in no program; move it elsewhere"));
   }
   if (auto status = CheckText("the socket's path", terms.paths.socket); !status.ok()) return status;
+  if (terms.platform == Platform::kLinux) {
+    if (auto status = CheckListened(terms.paths.socket); !status.ok()) return status;
+  }
   if (auto status = CheckText("the logs' folder", terms.paths.logs); !status.ok()) return status;
   for (const auto& [name, value] : terms.variables) {
     if (auto status = CheckText(name, value); !status.ok()) return status;

@@ -210,6 +210,20 @@ class Units(unittest.TestCase):
             self.assertEqual(refused.returncode, 2, refused)
             self.assertIn("has a quote or a backslash", refused.stderr)
 
+    def test_a_socket_that_systemd_would_take_for_another_is_refused(self):
+        for path, why in (("/tmp/a\\", "ends with a backslash"), ("/tmp/a ", "ends with a blank"),
+                          (b"/tmp/\xff/s", "is not UTF-8")):
+            refused = install("linux", self.folder, STAGELOAD_SOCKET=path)
+            self.assertEqual(refused.returncode, 2, refused)
+            self.assertIn(why, refused.stderr)
+        self.assertEqual(install("linux", self.folder, STAGELOAD_SOCKET="/tmp/a\\b c").returncode, 0)
+
+    def test_a_home_that_is_no_text_is_refused(self):
+        for platform in ("linux", "macos"):
+            refused = install(platform, self.folder, STAGELOAD_HOME=b"/tmp/\xff")
+            self.assertEqual(refused.returncode, 2, refused)
+            self.assertIn("is not UTF-8", refused.stderr)
+
     def test_the_check_itself_finds_a_daemon_that_is_not_there(self):
         paths = self.write()
         os.remove(DAEMON)
