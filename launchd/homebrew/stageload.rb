@@ -1,5 +1,5 @@
 # The formula, for a tap of one's own: docs/daemon.md says how. It builds the checkout that it lies
-# in; a tap that publishes releases puts their `url` and `sha256` in place of `head`.
+# in; a tap that publishes releases puts their `url`, `sha256` and `homepage` in place of `head`.
 class Stageload < Formula
   desc "Keeps several ML jobs on one machine from pushing each other into swap"
   license "MIT"
