@@ -62,28 +62,57 @@ absl::Status CheckNotSudo() {
       "run");
 }
 
-absl::Status MakeFolder(const std::string& folder, mode_t mode) {
-  if (::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST) return absl::OkStatus();
-  if (errno != ENOENT) return DiskError(errno, "make folder " + folder);
-  const std::string above = std::filesystem::path(folder).parent_path().string();
-  if (auto status = MakeFolder(above, mode); !status.ok()) return status;
-  return ::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST
-             ? absl::OkStatus()
-             : DiskError(errno, "make folder " + folder);
+// Of the folder of the files, which is not ours to choose, unlike the daemon's home.
+absl::Status PlaceError(int error, const std::string& what, const std::string& folder) {
+  const absl::Status status = absl::ErrnoToStatus(error, what);
+  const char* advice = nullptr;
+  if (error == EROFS) advice = " is on a disk that is mounted read-only: mount it writable";
+  if (error == EACCES || error == EPERM) advice = " must be yours to write: chown, chmod u+rwx";
+  if (error == ENOTDIR || error == EEXIST) advice = " must be a folder: move away what is there";
+  if (advice == nullptr) return DiskError(error, what);
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; ", folder, advice,
+                                   ". Until then commands start a daemon by themselves"));
+}
+
+absl::Status HomeError(int error, const std::string& what, const std::string&) {
+  return DiskError(error, what);
+}
+
+using ErrorAt = absl::Status (*)(int error, const std::string& what, const std::string& folder);
+
+// 0, or an errno.
+int MakeOne(const std::string& folder, mode_t mode) {
+  if (::mkdir(folder.c_str(), mode) == 0) return 0;
+  const int error = errno;
+  struct stat found {};
+  return ::stat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) ? 0 : error;
+}
+
+absl::Status MakeFolder(const std::string& folder, mode_t mode, ErrorAt error_at) {
+  const std::string parent = std::filesystem::path(folder).parent_path().string();
+  int error = MakeOne(folder, mode);
+  if (error == ENOENT) {
+    if (auto status = MakeFolder(parent, mode, error_at); !status.ok()) return status;
+    error = MakeOne(folder, mode);
+  }
+  if (error == 0) return absl::OkStatus();
+  return error_at(error, "make folder " + folder, error == EEXIST ? folder : parent);
 }
 
 // 0644: launchd takes none that others can write (launchd.plist(5)).
 absl::Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
   const std::string temporary = absl::StrCat(path, ".new", ::getpid());
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                      S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH));
-  if (!fd.valid()) return DiskError(errno, "make " + temporary);
+  if (!fd.valid()) return PlaceError(errno, "make " + temporary, folder);
   const bool written = ::fchmod(fd.get(), 0644) == 0 && WriteAll(fd.get(), text) &&
                        ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0;
   if (written) return absl::OkStatus();
   const int failed = errno;
   ::unlink(temporary.c_str());
-  return DiskError(failed, "write " + path);
+  return PlaceError(failed, "write " + path, folder);
 }
 
 }  // namespace
@@ -164,11 +193,11 @@ absl::Status Installation::CheckOurs() const {
 
 absl::Status Installation::Write() const {
   for (const std::string& folder : ServiceFolders(terms_)) {
-    if (auto status = MakeFolder(folder, 0700); !status.ok()) return status;
+    if (auto status = MakeFolder(folder, 0700, HomeError); !status.ok()) return status;
   }
   for (const ServiceFile& file : files_) {
     const std::string folder = std::filesystem::path(file.path).parent_path().string();
-    if (auto status = MakeFolder(folder, 0755); !status.ok()) return status;
+    if (auto status = MakeFolder(folder, 0755, PlaceError); !status.ok()) return status;
     if (auto status = WriteWhole(file.path, file.text); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -176,8 +205,9 @@ absl::Status Installation::Write() const {
 
 absl::Status Installation::Remove() const {
   for (const ServiceFile& file : files_) {
-    if (::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
-      return DiskError(errno, "remove " + file.path);
+    if (::unlink(file.path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR) {
+      return PlaceError(errno, "remove " + file.path,
+                        std::filesystem::path(file.path).parent_path().string());
     }
   }
   return absl::OkStatus();

@@ -213,6 +213,32 @@ TEST_F(Launchd, ASymbolicLinkOrHomebrewsOwnServiceIsRefusedWithTheFix) {
   EXPECT_THAT(Calls(), IsEmpty());
 }
 
+TEST_F(Launchd, AFileWhereTheAgentsFolderShouldBeIsNamedWithTheFix) {
+  const std::string agents = folder() + "/Library/LaunchAgents";
+  fs::create_directory(folder() + "/Library");
+  WriteFile(agents, "");
+  const Result result = Daemon("install");
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, HasSubstr(agents + " must be a folder: move away what is there"));
+}
+
+TEST_F(Launchd, AFolderThatCannotBeWrittenIsToldWithAFixThatHelps) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can mount";
+  const std::string agents = folder() + "/Library/LaunchAgents";
+  fs::create_directories(agents);
+  // In a mount namespace of its own, which ends with it.
+  const Result result =
+      Ctl({"--mount", "/bin/sh", "-c",
+           absl::StrCat("mount -t tmpfs -o ro none '", agents, "' && exec env PATH=",
+                        STAGELOAD_E2E_FAKE, ":/usr/bin:/bin FAKE_STATE='", PathOf("state"), "' '",
+                        kCtlProgram, "' daemon install --platform macos")},
+          {.program = "/usr/bin/unshare"});
+  if (absl::StrContains(result.err, "unshare:")) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.err, AllOf(HasSubstr(agents + " is on a disk that is mounted read-only"),
+                                Not(HasSubstr("STAGELOAD_HOME"))));
+}
+
 TEST_F(Launchd, SudoIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be what sudo makes of one";
   const Result result = Daemon("install", {}, {"SUDO_UID=501"});
