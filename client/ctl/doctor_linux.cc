@@ -31,22 +31,24 @@ std::string SystemName() {
   return "";
 }
 
-// Filename, Type, Size in KiB, Used, Priority; the first line is a title (proc(5)).
-std::vector<SwapArea> SwapAreas() {
-  std::istringstream lines(Contents("/proc/swaps"));
-  std::vector<SwapArea> areas;
-  std::string line;
-  std::getline(lines, line);
-  while (std::getline(lines, line)) {
-    std::istringstream words(line);
-    SwapArea area;
-    std::int64_t size = 0;
-    if (words >> area.path >> area.kind >> size) {
-      area.size = KiB(size);
-      areas.push_back(area);
+// "\\040" is a blank: seq_file_path() in the kernel's mm/swapfile.c escapes blanks, tabs, newlines
+// and backslashes by three octal digits.
+std::string Unescaped(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      const char c = at < text.size() ? text[at] : '\0';
+      return c >= '0' && c <= '7' ? c - '0' : -1;
+    };
+    const int high = digit(i + 1), middle = digit(i + 2), low = digit(i + 3);
+    if (text[i] == '\\' && high >= 0 && high <= 3 && middle >= 0 && low >= 0) {
+      plain += static_cast<char>(high * 64 + middle * 8 + low);
+      i += 3;
+    } else {
+      plain += text[i];
     }
   }
-  return areas;
+  return plain;
 }
 
 std::optional<std::uint64_t> ToNumber(const std::string& word) {
@@ -70,11 +72,30 @@ std::optional<Limit> LimitIn(const std::string& text, const std::string& name) {
 
 }  // namespace
 
+// Filename, Type, Size in KiB, Used, Priority; the first line is a title (proc(5)).
+std::vector<SwapArea> SwapAreasIn(const std::string& text) {
+  std::istringstream lines(text);
+  std::vector<SwapArea> areas;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    SwapArea area;
+    std::int64_t size = 0;
+    if (words >> area.path >> area.kind >> size) {
+      area.path = Unescaped(area.path);
+      area.size = KiB(size);
+      areas.push_back(area);
+    }
+  }
+  return areas;
+}
+
 void ReadPlatform(Machine& machine) {
   machine.platform = Platform::kLinux;
   machine.name = SystemName();
   machine.memory = Bytes(::sysconf(_SC_PHYS_PAGES)) * machine.page.AsDouble();
-  machine.swap_areas = SwapAreas();
+  machine.swap_areas = SwapAreasIn(Contents("/proc/swaps"));
 }
 
 std::optional<Limits> LimitsOf(int pid) {

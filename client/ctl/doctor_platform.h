@@ -4,12 +4,17 @@
 #ifndef STAGELOAD_CLIENT_CTL_DOCTOR_PLATFORM_H_
 #define STAGELOAD_CLIENT_CTL_DOCTOR_PLATFORM_H_
 
+#include <string>
+#include <vector>
+
 #include "client/ctl/doctor_machine.h"
 
 namespace stageload::ctl {
 
 // Fills in platform, name, model, memory and swap.
 void ReadPlatform(Machine& machine);
+// Linux: the lines of /proc/swaps.
+std::vector<SwapArea> SwapAreasIn(const std::string& text);
 
 }  // namespace stageload::ctl
 

@@ -18,6 +18,7 @@
 #include "client/ctl/doctor_daemon.h"
 #include "client/ctl/doctor_files.h"
 #include "client/ctl/doctor_machine.h"
+#include "client/ctl/doctor_platform.h"
 #include "client/ctl/doctor_service.h"
 #include "tests/fixture.h"
 
@@ -267,6 +268,19 @@ TEST(DoctorSwap, OnLinuxNoneIsAWarningAndAFullOneToo) {
   EXPECT_THAT(CheckSwap(machine, MiB(3900), GiB(4)), Warns("nearly full"));
   EXPECT_THAT(CheckSwap(machine, std::nullopt, GiB(4)), Fails("cannot be read"));
 }
+
+#ifdef __linux__
+TEST(DoctorSwap, AnAreasPathIsReadAsTheKernelWritesIt) {
+  const auto areas = SwapAreasIn(
+      "Filename\tType\tSize\tUsed\tPriority\n"
+      "/swap\\040file\\134x file 1024 0 -2\n"
+      "/dev/vda2 partition 2048 0 -3\n");
+  ASSERT_EQ(areas.size(), 2u);
+  EXPECT_EQ(areas[0].path, "/swap file\\x");
+  EXPECT_EQ(areas[0].size, MiB(1));
+  EXPECT_EQ(areas[1].path, "/dev/vda2");
+}
+#endif
 
 TEST(DoctorSwap, OnAMacNoneYetIsWellAndOffIsNot) {
   Machine machine = Mac();
