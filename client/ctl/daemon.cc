@@ -25,7 +25,7 @@ int Tell(const std::string& text) { return Out(text) ? kExitOk : kExitOther; }
 // What the supervisor says, when it runs this daemon by files that are not there as ours: a
 // package's, or ours that somebody has removed.
 std::optional<Supervised> ServiceWithoutFiles(const Installation& installation,
-                                           const std::optional<Connection>& running) {
+                                              const std::optional<Connection>& running) {
   if (!running || running->version.started_by() != v1::STARTED_BY_SERVICE) return std::nullopt;
   const auto found = installation.supervisor().Look();
   if (!found.ok() || found->pid != running->version.pid()) return std::nullopt;

@@ -138,9 +138,10 @@ Finding Dead(const DaemonFacts& facts) {
 }
 
 Finding NoneCanRun(const DaemonFacts& facts) {
-  return Fail("daemon",
-              absl::StrCat("none runs, and none can: ", facts.paths.socket, " is there and no socket"),
-              "move away what is there, as the line about the socket says");
+  return Fail(
+      "daemon",
+      absl::StrCat("none runs, and none can: ", facts.paths.socket, " is there and no socket"),
+      "move away what is there, as the line about the socket says");
 }
 
 Finding NoneRuns(const DaemonFacts& facts) {
@@ -163,9 +164,8 @@ absl::StatusOr<std::string> VersionOf(const std::string& program) {
   }
   const std::string said = OneLine(result->output), prefix = "stageloadd ";
   if (absl::StartsWith(said, prefix)) return said.substr(prefix.size());
-  return absl::FailedPreconditionError(
-      absl::StrCat(program, " is no stageloadd: asked for its version it says \"",
-                   said.substr(0, 80), "\""));
+  return absl::FailedPreconditionError(absl::StrCat(
+      program, " is no stageloadd: asked for its version it says \"", said.substr(0, 80), "\""));
 }
 
 std::string FixOfStop(const std::string& reason, std::int64_t job) {
@@ -234,8 +234,9 @@ Programs FindPrograms() {
 }
 
 std::string RepairOf(const Programs& programs) {
-  return programs.named ? "STAGELOAD_DAEMON names it: unset that, or set it to the path of stageloadd"
-                        : "install stageload anew";
+  return programs.named
+             ? "STAGELOAD_DAEMON names it: unset that, or set it to the path of stageloadd"
+             : "install stageload anew";
 }
 
 Finding CheckPrograms(const Programs& programs) {

@@ -25,7 +25,8 @@ std::pair<std::string, std::string> FoundAndFix(const std::string& message) {
 // leaves. Nothing of any other path, which may be root's by right.
 std::optional<std::pair<std::string, std::string>> LeftByRoot(const std::string& path,
                                                               mode_t kind) {
-  struct stat found {}, above {};
+  struct stat found {};
+  struct stat above {};
   const std::string parent = path.substr(0, path.rfind('/'));
   if (::lstat(path.c_str(), &found) != 0 || ::lstat(parent.c_str(), &above) != 0) {
     return std::nullopt;
@@ -57,8 +58,7 @@ std::optional<Finding> CheckWritable(const std::string& path, bool folder) {
   if (const auto left = LeftByRoot(path, found.st_mode & S_IFMT)) {
     return Fail(kCheck, left->first, left->second);
   }
-  return Fail(kCheck,
-              absl::StrCat("the daemon cannot write to ", path, ": ", std::strerror(error)),
+  return Fail(kCheck, absl::StrCat("the daemon cannot write to ", path, ": ", std::strerror(error)),
               found.st_uid == ::geteuid()
                   ? absl::StrCat("run: ", ShellText({"chmod", "u+rwX", path}))
                   : std::string("set another STAGELOAD_HOME"));

@@ -43,7 +43,8 @@ Finding Loaded(const ServiceFacts& facts, v1::StartedBy started_by) {
       absl::StrCat(facts.supervisor, " has it loaded in ", state.where, ": ", state.condition);
   if (!state.twice.empty()) {
     return Fail(kCheck,
-                absl::StrCat(text, ": two daemons contend for one home, and commands may reach the "
+                absl::StrCat(text,
+                             ": two daemons contend for one home, and commands may reach the "
                              "one that waits"),
                 "`stageloadctl daemon restart`, which leaves one (jobs run on)");
   }
@@ -61,7 +62,8 @@ Finding Loaded(const ServiceFacts& facts, v1::StartedBy started_by) {
   }
   if (!state.enabled) {
     return Warn(kCheck,
-                absl::StrCat(text, ", pid ", state.pid, ", but it was disabled, and no login loads "
+                absl::StrCat(text, ", pid ", state.pid,
+                             ", but it was disabled, and no login loads "
                              "it again"),
                 kInstall);
   }
@@ -116,10 +118,10 @@ Finding CheckService(const ServiceFacts& facts, v1::StartedBy started_by) {
                 "`stageloadctl daemon install` has it serve this one instead");
   }
   if (!facts.current) {
-    return Warn(
-        kCheck,
-        absl::StrCat("not as this version would write it, in text or mode: ", absl::StrJoin(facts.found, ", ")),
-        kInstall);
+    return Warn(kCheck,
+                absl::StrCat("not as this version would write it, in text or mode: ",
+                             absl::StrJoin(facts.found, ", ")),
+                kInstall);
   }
   if (!facts.state.ok()) {
     return Warn(kCheck, absl::StrCat("installed, but: ", Message(facts.state.status())),

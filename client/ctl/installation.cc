@@ -167,10 +167,9 @@ bool Installation::ServesHere() const {
 }
 
 bool Installation::IsCurrent() const {
-  return std::all_of(files_.begin(), files_.end(),
-                     [](const ServiceFile& file) {
-                       return OthersMayNotWrite(file.path) && Contents(file.path) == file.text;
-                     });
+  return std::all_of(files_.begin(), files_.end(), [](const ServiceFile& file) {
+    return OthersMayNotWrite(file.path) && Contents(file.path) == file.text;
+  });
 }
 
 std::string Installation::BrewedFile() const {

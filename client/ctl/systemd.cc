@@ -74,9 +74,8 @@ class Systemd : public Supervisor {
   absl::StatusOr<Supervised> Look() override {
     const auto socket = Show(kSocketUnit, {"ActiveState", "UnitFileState"});
     if (!socket.ok()) return socket.status();
-    const auto service =
-        Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result", "NRestarts",
-                                             "UnitFileState", "FragmentPath"});
+    const auto service = Show(kServiceUnit, {"ActiveState", "SubState", "MainPID", "Result",
+                                             "NRestarts", "UnitFileState", "FragmentPath"});
     if (!service.ok()) return service.status();
     Supervised found{Property(*socket, "ActiveState") == "active", "user", 0, ""};
     (void)absl::SimpleAtoi(Property(*service, "MainPID"), &found.pid);

@@ -285,7 +285,8 @@ TEST_F(Doctor, LooksAtTheServiceAsItIs) {
   WriteFile(plist, absl::StrReplaceAll(right, {{"Interactive", "Background"}}));
   report = Examine(environment, {}, mac);
   EXPECT_EQ(report.Verdict("service"), "warn");
-  EXPECT_THAT(report.Text("service"), HasSubstr("not as this version would write it, in text or mode: " + plist));
+  EXPECT_THAT(report.Text("service"),
+              HasSubstr("not as this version would write it, in text or mode: " + plist));
   EXPECT_THAT(report.Fix("service"), HasSubstr("daemon install"));
   WriteFile(plist, right);
 

@@ -171,8 +171,8 @@ TEST_F(Launchd, LoadedInBothDomainsItIsToldAndInstallOrRestartLeavesOne) {
                               "bootstrap", gui_, plist()},
                              {.program = "/usr/bin/env"});
     ASSERT_EQ(login.exit_code, 0) << login;
-    EXPECT_THAT(Daemon("status").out,
-                AllOf(HasSubstr("loaded in " + gui_), HasSubstr("loaded in " + user_ + " as well")));
+    EXPECT_THAT(Daemon("status").out, AllOf(HasSubstr("loaded in " + gui_),
+                                            HasSubstr("loaded in " + user_ + " as well")));
     Calls();
     const Result result = Daemon(mend);
     EXPECT_EQ(result.exit_code, 0) << result;
@@ -229,9 +229,9 @@ TEST_F(Launchd, AFolderThatCannotBeWrittenIsToldWithAFixThatHelps) {
   // In a mount namespace of its own, which ends with it.
   const Result result =
       Ctl({"--mount", "/bin/sh", "-c",
-           absl::StrCat("mount -t tmpfs -o ro none '", agents, "' && exec env PATH=",
-                        STAGELOAD_E2E_FAKE, ":/usr/bin:/bin FAKE_STATE='", PathOf("state"), "' '",
-                        kCtlProgram, "' daemon install --platform macos")},
+           absl::StrCat("mount -t tmpfs -o ro none '", agents,
+                        "' && exec env PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin FAKE_STATE='",
+                        PathOf("state"), "' '", kCtlProgram, "' daemon install --platform macos")},
           {.program = "/usr/bin/unshare"});
   if (absl::StrContains(result.err, "unshare:")) GTEST_SKIP() << result.err;
   EXPECT_EQ(result.exit_code, 1) << result;
