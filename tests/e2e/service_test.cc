@@ -163,7 +163,7 @@ TEST_F(Launchd, WhatWasLoadedIntoTheOtherDomainIsTakenOutToo) {
 }
 
 TEST_F(Launchd, LoadedInBothDomainsItIsToldAndInstallOrRestartLeavesOne) {
-  for (const std::string& mend : {"install", "restart"}) {
+  for (const char* mend : {"install", "restart"}) {
     Touch(PathOf("state/no-gui"));
     ASSERT_EQ(Daemon("install").exit_code, 0);
     fs::remove(PathOf("state/no-gui"));
