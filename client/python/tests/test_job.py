@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -35,6 +36,7 @@ from stageload_client import (
     _connection,
     _session,
 )
+from stageload_client import job as job_module
 from stageload_client._wire import admission_service_pb2 as admission
 from stageload_client._wire import telemetry_service_pb2 as telemetry
 
@@ -412,6 +414,100 @@ def test_without_a_daemon_it_runs_on_with_one_warning(home: Path) -> None:
     assert "render runs on unmanaged" in str(told[0].message)
     assert told[0].filename == __file__
     assert [event.kind for event in events] == ["no_daemon"]
+
+
+@pytest.mark.filterwarnings("ignore::stageload_client.NoDaemonWarning")
+def test_what_the_daemon_would_refuse_is_refused_without_one_too(home: Path) -> None:
+    """In the same words; else it would come to the next daemon, which is not asked again."""
+    with Job("render") as job:
+        with pytest.raises(StageloadError, match=r"gauges.value: loss is nan") as raised:
+            job.report(loss=float("nan"))
+        assert raised.value.reason == "INVALID_FIELD"
+        with pytest.raises(StageloadError, match=r"gauges.name: must be 1 to 64 letters"):
+            job.report(**{"a b": 1})
+        with pytest.raises(StageloadError, match="gauges: 33, a client has at most 32"):
+            job.report(**{f"g{i}": i for i in range(33)})
+        with pytest.raises(TypeError, match="stage is text, not 123"):
+            job.stage(123, "1M")  # type: ignore[arg-type]
+        for name in ("\udc80", "a\nb", "x" * 257):
+            with pytest.raises(StageloadError, match="stage: ") as raised:
+                job.stage(name, "1M")
+            assert raised.value.reason == "INVALID_FIELD"
+    with pytest.raises(StageloadError, match="name: holds a control character"):
+        Job("a\nb")
+
+
+@pytest.mark.filterwarnings("ignore::stageload_client.NoDaemonWarning")
+def test_a_gauge_that_the_next_daemon_refuses_costs_the_others_nothing(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a release that is stricter."""
+    monkeypatch.setattr(job_module, "check_gauges", lambda gauges: gauges)
+    events: list[JobEvent] = []
+    stops: list[StopRequested] = []
+    with Job("train", on_event=events.append, on_stop=stops.append) as job:
+        assert not job.report(steps=3, loss=float("nan"))
+        no_daemon.start()
+        restored = eventually(lambda: [event for event in events if event.kind == "restored"])
+        assert 'it did not take the gauge "loss"' in restored[0].text
+
+        def told() -> list[str]:
+            return [gauge["name"] for gauge in no_daemon.client("train").get("gauges", [])]
+
+        eventually(lambda: told() == ["steps"])
+        no_daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: stops)
+
+
+def test_a_job_hears_the_daemon_whatever_a_callback_or_a_loop_does(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def start() -> Job:
+        return await Job("render").start_async()
+
+    def wait_in_short_calls() -> None:
+        daemon.ctl("cancel", str(job.client_id))
+        for _ in range(1000):
+            time.sleep(0.01)
+
+    job = asyncio.run(start())
+    try:
+        # No coroutine to raise it in is left.
+        with pytest.raises(StopRequested):
+            wait_in_short_calls()
+
+        def no_more_threads(kind: str, text: str) -> None:
+            raise RuntimeError(f"no thread for {kind}")
+
+        monkeypatch.setattr(job, "_event", no_more_threads)
+        daemon.kill()
+        daemon.start()
+        eventually(lambda: job.managed and job.report(x=1))
+        assert "no thread for lost" in capfd.readouterr().err
+    finally:
+        job.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lease_for_a_loop_that_is_over_goes_back(no_daemon: Daemon) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        loop = asyncio.new_event_loop()
+        waits = loop.create_future()
+        lease = job.stage("decode", memory="100M", on_wait=waits.set_result)
+        asking = loop.create_task(lease.acquire_async())
+        loop.run_until_complete(waits)
+        loop.close()
+        holder.kill()
+        with job.stage("other", memory="100M", timeout=20):
+            pass
+        assert daemon_waits_for_nobody(no_daemon)
+        assert not asking.done()
+    del asking, waits, lease
+    gc.collect()  # which asyncio complains of
 
 
 def test_a_home_with_odd_letters_is_found(

@@ -19,7 +19,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, Callable, TypeVar
 
 from .errors import Forked
@@ -27,6 +27,13 @@ from .errors import Forked
 Result = TypeVar("Result")
 
 _ENDS_WITHIN = 2.0
+
+
+def print_exception(what: str) -> None:
+    """The one that is being handled, and that must not end a thread of the library."""
+    with contextlib.suppress(Exception):  # whatever stderr is
+        print(f"stageload_client: {what}:", file=sys.stderr)
+        traceback.print_exc()
 
 
 class LibraryThread:
@@ -61,10 +68,10 @@ class LibraryThread:
             try:
                 result = await work
             except BaseException as error:
-                if not future.cancelled():
+                with contextlib.suppress(InvalidStateError):  # cancelled
                     future.set_exception(error)
             else:
-                if not future.cancelled():
+                with contextlib.suppress(InvalidStateError):
                     future.set_result(result)
 
         def begin() -> None:
@@ -177,5 +184,4 @@ class CallbackThread:
             try:
                 callback()
             except Exception:
-                print("stageload_client: an exception left a callback:", file=sys.stderr)
-                traceback.print_exc()
+                print_exception("an exception left a callback")

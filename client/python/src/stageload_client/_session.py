@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Callable
 
+from ._checks import check_gauge_count
 from ._clock import awake
 from ._connection import (
     ANSWERS_WITHIN,
@@ -26,6 +27,7 @@ from ._connection import (
     to_public,
     unary,
 )
+from ._loop import print_exception
 from ._wire import admission_service_pb2 as admission
 from ._wire import job_pb2, telemetry_service_pb2
 from .errors import Blocker, NoDaemon, NoRoom, StageloadError, StopRequested, Waiting
@@ -78,7 +80,7 @@ class Ask:
     """One request for a lease, and the way back to who waits for it.
 
     `deliver` is called on the library's thread with a Waiting, a Grant or an exception; after one
-    of the last two no more comes.
+    of the last two no more comes. It may fail, as when the loop of who waits is over.
     """
 
     def __init__(
@@ -92,12 +94,20 @@ class Ask:
         self.held = Held(stage, memory, str(uuid.uuid4()), worker)
         self.begin = awake()
         self.deadline = None if timeout is None else self.begin + timeout
-        self.deliver = deliver
+        self._deliver = deliver
         self.blockers: tuple[Blocker, ...] = ()
         self.given_up = False
         self.key: int | None = None
         self.stream: Stream | None = None
         self.answered = False
+
+    def deliver(self, answer: Any) -> bool:
+        """Whether there is still somebody who gets it."""
+        try:
+            self._deliver(answer)
+        except Exception:
+            return False
+        return True
 
     def left(self) -> float | None:
         return None if self.deadline is None else max(self.deadline - awake(), 0.0)
@@ -147,7 +157,7 @@ class Session:
         self._options = options  # as they were asked for
         self._connect = options  # without a start, after a daemon that was told to leave
         self._require = require
-        self._tell = tell
+        self._tell_job = tell
         self.phase = Phase.ABSENT
         self.stop: StopRequested | None = None
         self.link: Link | None = None
@@ -195,26 +205,32 @@ class Session:
             await link.connection.close()
 
     async def _run(self) -> None:
-        while not self.closed:
-            if self.link is None:
-                await self._register_again()
-                continue
+        while not self.closed and self.phase is not Phase.ENDED:
             try:
-                await self._read_events(self.link.stream)
-            except CallFailed as error:
-                if self.closed:
-                    return
-                # One that leaves because it was told to is not started again.
-                if not error.went_away:
-                    self._connect = self._connect.without_start()
-                await self._leave(Phase.LOOKING, "lost", str(error))
-                continue
-            if self.closed:
-                return
-            text = "the daemon has ended the registration"
-            self._request_stop(StopRequested("ENDED", text))
-            await self._leave(Phase.ENDED, "ended", text)
+                await self._follow()
+            except Exception as error:  # a bug of ours must not leave the job without a reader
+                print_exception("a mistake of the library")
+                await self._leave(Phase.LOOKING, "lost", f"a mistake of the library: {error}")
+                await self._wait(_REFUSED_PAUSE)
+
+    async def _follow(self) -> None:
+        """Until this registration ends, or there is a next one."""
+        if self.link is None:
+            await self._register_again()
             return
+        try:
+            await self._read_events(self.link.stream)
+        except CallFailed as error:
+            # One that leaves because it was told to is not started again.
+            if not error.went_away:
+                self._connect = self._connect.without_start()
+            await self._leave(Phase.LOOKING, "lost", str(error))
+            return
+        if self.closed:
+            return
+        text = "the daemon has ended the registration"
+        self._request_stop(StopRequested("ENDED", text))
+        await self._leave(Phase.ENDED, "ended", text)
 
     async def _register(self, connection: Connection) -> Link:
         try:
@@ -249,6 +265,12 @@ class Session:
         self._changed()
         self._tell("stop", stop)
 
+    def _tell(self, word: str, payload: Any) -> None:
+        try:
+            self._tell_job(word, payload)
+        except Exception:  # as when there can be no more threads
+            print_exception(f"telling the job of {word!r} failed")
+
     async def _leave(self, phase: Phase, word: str, text: str) -> None:
         if self.closed:
             return
@@ -275,7 +297,7 @@ class Session:
                     await self._leave(Phase.ABSENT, "no_daemon", str(error))
                 pause = _REFUSED_PAUSE if refused_us else search.pause
             else:
-                await self._publish(link, taken_up)
+                refused += await self._publish(link, taken_up)
                 self._tell("restored", f"registered with the daemon{refused}")
                 return
             await self._wait(pause)
@@ -304,11 +326,12 @@ class Session:
             raise
         return taken_up, refused
 
-    async def _publish(self, link: Link, taken_up: dict[int, int]) -> None:
+    async def _publish(self, link: Link, taken_up: dict[int, int]) -> str:
+        """Says what of the gauges was refused."""
         if self.closed:
             link.stream.cancel()
             await link.connection.close()
-            return
+            return ""
         self.link = link
         self._daemons = link.daemon
         self.phase = Phase.CONNECTED
@@ -320,8 +343,7 @@ class Session:
         self._changed()
         for lease in meanwhile:
             await self._release_of(link, lease, "")
-        if self._gauges:
-            await self.report(self._gauges, [])
+        return await self._report_again()
 
     # ---- Waiting for a change ----
 
@@ -352,7 +374,8 @@ class Session:
         except Exception as error:  # a bug of ours must not leave the caller waiting for ever
             ask.deliver(error)
         else:
-            ask.deliver(grant)
+            if not ask.deliver(grant):
+                self.give_up(ask)
 
     def give_up(self, ask: Ask) -> None:
         """No lease is left behind, also when it was granted in the same moment."""
@@ -471,7 +494,8 @@ class Session:
             else:
                 waiting = _waiting_of(answer.waiting)
                 ask.blockers = waiting.blockers
-                ask.deliver(waiting)
+                if not ask.deliver(waiting):
+                    self.give_up(ask)
 
     async def release(self, key: int) -> None:
         held = self._leases.pop(key, None)
@@ -504,7 +528,9 @@ class Session:
     async def report(
         self, gauges: dict[str, float], marks: list[telemetry_service_pb2.Mark]
     ) -> bool:
-        """Whether a daemon said that it heard it."""
+        """Whether a daemon said that it heard it. What was refused is not told again."""
+        check_gauge_count(self._gauges.keys() | gauges.keys())
+        before = {name: self._gauges.get(name) for name in gauges}
         self._gauges.update(gauges)
         link = self.link
         if link is None:
@@ -517,12 +543,36 @@ class Session:
         try:
             await unary(link.connection.calls.report, request, LATE)
         except CallFailed as error:
-            if none_answers(error):
+            if none_answers(error) or error.reason == "CLIENT_NOT_FOUND":
                 return False
-            for name in gauges:
-                self._gauges.pop(name, None)
+            for name, value in before.items():
+                if value is None:
+                    self._gauges.pop(name, None)
+                else:
+                    self._gauges[name] = value
             raise to_public(error) from None
         return True
+
+    async def _report_again(self) -> str:
+        """The gauges, to a new daemon, which may refuse what no other has: all at once, and else
+        one by one."""
+        if not self._gauges:
+            return ""
+        gauges, self._gauges = self._gauges, {}
+        try:
+            await self.report(gauges, [])
+            return ""
+        except StageloadError:
+            pass
+        refused = ""
+        for name, value in gauges.items():
+            if name in self._gauges:  # told anew meanwhile
+                continue
+            try:
+                await self.report({name: value}, [])
+            except StageloadError as error:
+                refused += f'; it did not take the gauge "{name}": {error}'
+        return refused
 
     async def snapshot(self) -> telemetry_service_pb2.Frame | None:
         """The newest frame; None without a daemon, or before its first."""

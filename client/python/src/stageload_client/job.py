@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Union
 
+from ._checks import check_gauges, check_word
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._loop import CallbackThread, LibraryThread, library
@@ -326,7 +327,7 @@ class Job:
         gauges: bool = True,
     ) -> None:
         terms = dict(locals())
-        self.name = name or _program()
+        self.name = check_word("name", name or _program())
         self._on_wait = on_wait
         self._on_stop = on_stop
         self._on_warning = on_warning
@@ -479,7 +480,7 @@ class Job:
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
         return Lease(
             self,
-            name,
+            check_word("stage", name),
             size,
             None if timeout is None else parse_duration(timeout),
             self._on_wait if on_wait is None else on_wait,
@@ -595,7 +596,10 @@ class Job:
         if self._on_stop is not None:
             self._call(self._on_stop, stop)
         elif self._task is not None and self._task_loop is not None:
-            self._task_loop.call_soon_threadsafe(self._cancel_task)
+            try:
+                self._task_loop.call_soon_threadsafe(self._cancel_task)
+            except RuntimeError:  # the loop it was started in is over
+                self._main_stop.fire(stop)
         else:
             self._main_stop.fire(stop)
 
@@ -608,7 +612,7 @@ class Job:
 
     def _all_gauges(self, own: dict[str, float]) -> dict[str, float]:
         gauges = device_gauges() if self._gauges else {}
-        gauges.update({name: float(value) for name, value in own.items()})
+        gauges.update(check_gauges(own))
         return gauges
 
     def _stage_begins(self, lease: Lease) -> None:

@@ -1,0 +1,54 @@
+"""What the daemon refuses, refused at the call and in its words, also while there is no daemon.
+
+So that what was said meanwhile can be said again to the next one. daemon/rpc/convert_fields.cc and
+convert_session.cc are the daemon's side.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .errors import StageloadError
+
+_LONGEST_WORD = 256
+MOST_GAUGES = 32
+_GAUGE_NAME = re.compile(r"[A-Za-z0-9_.]{1,64}", re.ASCII)
+
+
+def invalid(field: str, text: str) -> StageloadError:
+    return StageloadError(f"{field}: {text}", code="INVALID_ARGUMENT", reason="INVALID_FIELD")
+
+
+def check_word(field: str, word: str) -> str:
+    """Of a word for people, which it gives back."""
+    if not isinstance(word, str):
+        raise TypeError(f"{field} is text, not {word!r}")
+    try:
+        size = len(word.encode())
+    except UnicodeEncodeError:
+        raise invalid(field, "is not UTF-8") from None
+    if size > _LONGEST_WORD:
+        raise invalid(field, f"{size} bytes, the limit is {_LONGEST_WORD}")
+    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in word):
+        raise invalid(field, "holds a control character")
+    return word
+
+
+def check_gauges(gauges: dict[str, float]) -> dict[str, float]:
+    """As numbers."""
+    numbers = {name: float(value) for name, value in gauges.items()}
+    for name, number in numbers.items():
+        if _GAUGE_NAME.fullmatch(name) is None:
+            raise invalid(
+                "gauges.name",
+                "must be 1 to 64 letters, digits, '_' or '.', such as \"mps_driver_bytes\"",
+            )
+        if not math.isfinite(number):
+            raise invalid("gauges.value", f"{name} is {number}")
+    return numbers
+
+
+def check_gauge_count(names: set[str]) -> None:
+    if len(names) > MOST_GAUGES:
+        raise invalid("gauges", f"{len(names)}, a client has at most {MOST_GAUGES}")
