@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import socket
 from typing import Any
 
 import pytest
 
-from stageload_client import _connection, _paths
+from stageload_client import (
+    Blocker,
+    Forked,
+    NeverFits,
+    NoDaemon,
+    NoRoom,
+    ReleasedModuleError,
+    StageloadError,
+    StopRequested,
+    _connection,
+    _paths,
+)
 from stageload_client.units import format_size, parse_duration, parse_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -141,3 +154,24 @@ def test_a_socket_that_lives_and_refuses_connections_is_somebody(tmp_path: Any) 
         lives.bind(path)
         assert _connection.listens(path)
     assert not _connection.listens(path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoRoom("no", stage="s", memory=5, blockers=(Blocker("LEVEL", 1, 2, "t", None),)),
+        NeverFits("never"),
+        NoDaemon("none"),
+        Forked("this Job"),
+        StageloadError("m", code="ABORTED", reason="WRONG_STATE"),
+        StopRequested("CANCELLED", "text", 1.5),
+        ReleasedModuleError("text_encoder", "encode"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_back_from_another_process_as_it_was(error: BaseException) -> None:
+    """A pool of multiprocessing waits for ever for one that cannot be read."""
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is type(error)
+        assert (str(again), again.args) == (str(error), error.args)
+        assert again.__dict__ == error.__dict__

@@ -57,6 +57,9 @@ class MainThreadStop:
             def __init__(self) -> None:
                 super().__init__(stop.reason, stop.text, stop.grace)
 
+            def __reduce__(self) -> tuple[Any, ...]:
+                return stop.__reduce__()
+
         Stop.__name__ = Stop.__qualname__ = "StopRequested"
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(Stop))
 

@@ -8,6 +8,7 @@ programs to switch on; str() is one line for people, with the figures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,22 @@ class Waiting:
         return "; ".join(f"{blocker.kind}: {blocker.text}" for blocker in self.blockers)
 
 
-class StageloadError(Exception):
+def _restore(
+    kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
+
+class _Pickled(BaseException):
+    """By what it became; BaseException's own way is to call the class with str() once more."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__.copy())
+
+
+class StageloadError(_Pickled, Exception):
     """`code` is a status code of gRPC, such as "INVALID_ARGUMENT"."""
 
     def __init__(self, message: str, *, code: str = "UNKNOWN", reason: str = "") -> None:
@@ -83,7 +99,7 @@ class NoDaemonWarning(RuntimeWarning):
     """The program runs on unmanaged: nobody keeps room for it, and it keeps none from others."""
 
 
-class StopRequested(BaseException):
+class StopRequested(_Pickled):
     """The daemon asks the job to end, and gives it no more leases.
 
     Not an Exception, as KeyboardInterrupt is not one: a loop that goes on after every failed step
@@ -97,7 +113,7 @@ class StopRequested(BaseException):
         self.grace = grace  #: seconds until SIGTERM, where `enforce` allowed that
 
 
-class ReleasedModuleError(RuntimeError):
+class ReleasedModuleError(_Pickled, RuntimeError):
     """A module was used after release() had freed its memory."""
 
     def __init__(self, name: str, stage: str | None = None) -> None:
