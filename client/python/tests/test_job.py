@@ -842,6 +842,69 @@ print("lives")
     assert program.line() == "lives"
 
 
+def test_a_job_is_never_the_one_before_it(daemon: Daemon) -> None:
+    seen = set()
+    for number in range(1, 301):
+        with Job(f"n{number}", swap_budget=f"{number}M") as job:
+            assert not job.joined, number
+            seen.add(job.client_id)
+    assert len(seen) == 300
+
+
+def test_jobs_beside_each_other_are_one_client_that_ends_with_the_last(daemon: Daemon) -> None:
+    first = Job("first").start()
+    with Job("second") as second:
+        assert second.joined
+        begin = time.monotonic()
+        first.close()
+        assert time.monotonic() - begin < 0.5  # nothing to wait for
+        assert second.report(x=1)
+    with Job("third") as third:
+        assert not third.joined
+
+
+@pytest.mark.parametrize("way", ["timeout", "ctrl-c"])
+def test_a_start_that_is_interrupted_leaves_no_client(daemon: Daemon, way: str) -> None:
+    async def start() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(job.start_async(), 0.5)
+
+    job = Job("leaky", swap_budget="1M")
+    with daemon.hung():
+        if way == "timeout":
+            asyncio.run(start())
+        else:
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                job.start()
+        assert job.closed
+    with Job("next", swap_budget="4G") as after:
+        assert not after.joined
+        assert after.report(x=1)
+        eventually(lambda: daemon.client("next"))
+        assert "leaky" not in daemon.clients()
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_a_start_that_is_interrupted_as_it_registers_leaves_no_client(daemon: Daemon) -> None:
+    """At every moment of it."""
+
+    async def run() -> None:
+        for delay in range(60):
+            task = asyncio.ensure_future(Job("leaky").start_async())
+            await asyncio.sleep(delay / 5000)
+            if task.done():
+                await task.result().close_async()
+            else:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            async with Job("next") as job:
+                assert not job.joined, delay
+
+    asyncio.run(run())
+
+
 def test_a_job_that_nobody_closes_ends_with_the_program(daemon: Daemon) -> None:
     begin = time.monotonic()
     program = daemon.run("""

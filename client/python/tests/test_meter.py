@@ -13,6 +13,7 @@ import pytest
 from conftest import Daemon, eventually
 
 from stageload_client import Job, MemoryMeter, NoDaemon, StageloadError
+from stageload_client import meter as meter_module
 from stageload_client._trace import read_trace, summarise
 
 
@@ -311,3 +312,37 @@ def test_a_meter_in_a_coroutine(daemon: Daemon, tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert len(lines(path, "sample")) > 2
+
+
+@pytest.mark.parametrize("moment", ["connects", "waits for a sample"])
+def test_a_start_that_is_interrupted_records_nothing(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path = tmp_path / "run.jsonl"
+    meter = MemoryMeter(path, interval=0.1)
+
+    async def start() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(meter.start_async(), 0.5)
+
+    if moment == "connects":
+        with daemon.hung():
+            asyncio.run(start())
+    else:
+
+        async def never(*_: object) -> None:
+            await asyncio.sleep(5)
+
+        monkeypatch.setattr(meter_module, "_wait", never)
+        asyncio.run(start())
+    eventually(lambda: meter.closed)
+    assert meter_module.active_meters() == []
+    # And the daemon samples for nobody: a recording of this process would get the mark.
+    with Job("render") as job, MemoryMeter(tmp_path / "next.jsonl", interval=0.1) as after:
+        assert job.mark("after")
+        eventually(lambda: after.summary()["samples"] > 2)
+    if moment == "connects":
+        assert not path.exists()
+    else:
+        assert lines(path, "end")
+        assert "after" not in path.read_text()

@@ -6,6 +6,7 @@ All of it runs on the library's thread, and nothing here is locked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from dataclasses import dataclass
 from enum import Enum
@@ -34,10 +35,18 @@ from .errors import Blocker, NoDaemon, NoRoom, StageloadError, StopRequested, Wa
 
 # A daemon that has just started may be late with what it is told is held.
 _TAKES_UP_WITHIN = 10.0
-# A daemon that is being started is not waited for by who leaves.
+# A daemon that is being started is not waited for by who leaves, nor one that is late with
+# forgetting who has left.
 _CLOSES_WITHIN = 1.0
+_ENDED_PAUSE = 0.001
 # A daemon that refuses a registration is not asked again at once.
 _REFUSED_PAUSE = 5.0
+
+
+# How many registrations of this process each client of its own consists of.
+_clients: dict[tuple[str, int], int] = {}
+# On their way out; a process that registers before they are gone joins them.
+_ending: set[asyncio.Task[Any]] = set()
 
 
 class Phase(Enum):
@@ -55,6 +64,7 @@ class Link:
     client_id: int
     joined: bool
     daemon: int  # how many there were up to this one
+    own: tuple[str, int] | None = None  # the key of _clients, where it is this process's client
 
 
 @dataclass
@@ -168,6 +178,7 @@ class Session:
         self._waiters: set[asyncio.Future[None]] = set()
         self._releases: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[Any] | None = None
 
     # ---- Its life ----
 
@@ -178,15 +189,19 @@ class Session:
     async def start(self) -> str | None:
         """Registers. Says why it is not, where that is no error."""
         absent = None
+        self._starting = asyncio.current_task()
         try:
-            connection = await connect(self._connect)
-            self.link = await self._register(connection)
+            self.link = await self._register(await connect(self._connect))
             self._daemons = self.link.daemon
             self.phase = Phase.CONNECTED
         except (CallFailed, NoDaemon) as error:
+            if self.closed:
+                raise _closed() from None
             if self._require or not none_answers(error):
                 raise to_public(error) from None
             absent = str(error)
+        finally:
+            self._starting = None
         self._task = asyncio.get_running_loop().create_task(self._run())
         return absent
 
@@ -196,13 +211,13 @@ class Session:
         self.phase = Phase.CLOSED
         self._leases.clear()
         self._changed()
+        if self._starting is not None:  # it ends by itself, and is not waited for
+            _note_ending(self._starting)
         link, self.link = self.link, None
         if link is not None:
-            link.stream.cancel()
+            await _end(link)
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_CLOSES_WITHIN)
-        if link is not None:
-            await link.connection.close()
 
     async def _run(self) -> None:
         while not self.closed and self.phase is not Phase.ENDED:
@@ -234,6 +249,11 @@ class Session:
 
     async def _register(self, connection: Connection) -> Link:
         try:
+            others = _ending - {asyncio.current_task()}
+            if others:
+                await asyncio.wait(others, timeout=_CLOSES_WITHIN)
+            if self.closed:
+                raise CallFailed("CANCELLED", "the job has been closed")
             stream = Stream(connection.calls.register, self._request)
             first = await stream.read_within(ANSWERS_WITHIN)
             if first is None or not first.HasField("registered"):
@@ -242,7 +262,15 @@ class Session:
             await connection.close()
             raise
         registered = first.registered
-        return Link(connection, stream, registered.client_id, registered.joined, self._daemons + 1)
+        link = Link(connection, stream, registered.client_id, registered.joined, self._daemons + 1)
+        client = (self._options.paths.socket, link.client_id)
+        if not link.joined or client in _clients:
+            link.own = client
+            _clients[client] = _clients.get(client, 0) + 1
+        if self.closed:  # while it registered
+            await _end(link)
+            raise CallFailed("CANCELLED", "the job has been closed")
+        return link
 
     async def _read_events(self, stream: Stream) -> None:
         while True:
@@ -281,6 +309,7 @@ class Session:
         self._changed()
         self._tell(word, text)
         if link is not None:
+            _forget(link)
             await link.connection.close()
 
     async def _register_again(self) -> None:
@@ -300,7 +329,8 @@ class Session:
                 refused += await self._publish(link, taken_up)
                 self._tell("restored", f"registered with the daemon{refused}")
                 return
-            await self._wait(pause)
+            if not self.closed:
+                await self._wait(pause)
 
     async def _take_up(self, link: Link) -> tuple[dict[int, int], str]:
         """Declares what is held. CallFailed only when that daemon has gone, too."""
@@ -321,16 +351,14 @@ class Session:
                 else:
                     taken_up[key] = granted.lease_id
         except CallFailed:
-            link.stream.cancel()
-            await link.connection.close()
+            await _end(link)
             raise
         return taken_up, refused
 
     async def _publish(self, link: Link, taken_up: dict[int, int]) -> str:
         """Says what of the gauges was refused."""
         if self.closed:
-            link.stream.cancel()
-            await link.connection.close()
+            await _end(link)
             return ""
         self.link = link
         self._daemons = link.daemon
@@ -586,6 +614,44 @@ class Session:
             return None
         frame: telemetry_service_pb2.Frame = answer.frame
         return frame
+
+
+def _note_ending(task: asyncio.Task[Any]) -> None:
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+
+
+def _forget(link: Link) -> bool:
+    """Whether the client ends with this registration."""
+    client, link.own = link.own, None
+    if client is None:
+        return False
+    _clients[client] -= 1
+    if _clients[client] > 0:
+        return False
+    del _clients[client]
+    return True
+
+
+async def _end(link: Link) -> None:
+    """Ends a registration, and returns when the daemon has ended it, too, or is late."""
+    task = asyncio.get_running_loop().create_task(_end_and_see(link))
+    _note_ending(task)
+    await asyncio.wait([task])
+
+
+async def _end_and_see(link: Link) -> None:
+    link.stream.cancel()
+    if _forget(link):
+        # The daemon does not say so, but it can be asked whether it knows the client.
+        request = admission.ReportRequest(client_id=link.client_id)
+        until, pause = awake() + _CLOSES_WITHIN, _ENDED_PAUSE
+        with contextlib.suppress(CallFailed):
+            while awake() < until:
+                await unary(link.connection.calls.report, request, until - awake())
+                await asyncio.sleep(pause)
+                pause *= 2
+    await link.connection.close()
 
 
 def _closed() -> StageloadError:

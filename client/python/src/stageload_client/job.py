@@ -356,14 +356,13 @@ class Job:
         """What entering the `with` does: registers. NoDaemon where one is required; StageloadError
         INVALID_FIELD names what the daemon refuses."""
         thread = self._begin()
-        if self._on_stop is None:
-            self._main_stop.install()
         try:
-            absent = thread.run(self._session.start())
+            if self._on_stop is None:
+                self._main_stop.install()
+            self._began(thread, thread.run(self._session.start()))
         except BaseException:
-            self._main_stop.remove()
+            self._give_up(thread)
             raise
-        self._began(thread, absent)
         return self
 
     async def start_async(self) -> Job:
@@ -372,7 +371,11 @@ class Job:
         thread = self._begin()
         self._task = asyncio.current_task()
         self._task_loop = asyncio.get_running_loop()
-        self._began(thread, await thread.run_async(self._session.start()))
+        try:
+            self._began(thread, await thread.run_async(self._session.start()))
+        except BaseException:
+            self._give_up(thread)
+            raise
         return self
 
     def close(self) -> None:
@@ -426,6 +429,12 @@ class Job:
             return
         warnings.warn(f"{absent}; {self.name} runs on unmanaged", NoDaemonWarning, stacklevel=4)
         self._event("no_daemon", absent)
+
+    def _give_up(self, thread: LibraryThread) -> None:
+        """A start that failed or was interrupted leaves nothing behind; that is not waited for."""
+        if self._end():
+            thread.submit(self._session.close())
+            self._callbacks.close()
 
     def _end(self) -> bool:
         """Whether there is a registration to end. From here on nothing is raised by itself."""

@@ -109,14 +109,22 @@ class MemoryMeter:
     def start(self) -> MemoryMeter:
         """What entering the `with` does: makes the file, and waits for the first sample."""
         self._check_start()
-        library().run(self._start())
-        self._began()
+        try:
+            library().run(self._start())
+            self._began()
+        except BaseException:
+            self._give_up()
+            raise
         return self
 
     async def start_async(self) -> MemoryMeter:
         self._check_start()
-        await library().run_async(self._start())
-        self._began()
+        try:
+            await library().run_async(self._start())
+            self._began()
+        except BaseException:
+            self._give_up()
+            raise
         return self
 
     def close(self) -> None:
@@ -154,6 +162,12 @@ class MemoryMeter:
     def _began(self) -> None:
         library().close_at_exit(id(self), self._close)
         _active.append(self)
+
+    def _give_up(self) -> None:
+        """A start that failed or was interrupted goes on with nothing; that is not waited for."""
+        if self._may_close():
+            self._ends()
+            library().submit(self._close())
 
     def _ends(self) -> None:
         library().closed(id(self))
@@ -282,6 +296,11 @@ class MemoryMeter:
             if self._require or not none_answers(error):
                 raise to_public(error) from None
             self._missing = "no daemon answered"
+        if self._end.is_set():  # given up meanwhile
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+            return
         self._begin_file()
         sampled = self._connection is not None
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -298,6 +317,8 @@ class MemoryMeter:
             self._stream.cancel()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=1.0)
+        elif self._connection is not None:  # its file could not be made
+            await self._connection.close()
         with self._lock:
             self.closed = True
             self._note_gap(self._seconds())
