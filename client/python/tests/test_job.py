@@ -322,6 +322,83 @@ def test_a_job_made_by_another_thread_stops_the_main_thread_too(daemon: Daemon) 
     thread.join()
 
     def wait_in_short_calls() -> None:
+# What of IPython is looked at: that there is a shell, and the function that runs what was typed.
+KERNEL = """
+import sys, time, types
+from stageload_client import Job, StopRequested
+ipython = types.ModuleType("IPython")
+ipython.get_ipython = lambda: ipython
+sys.modules["IPython"] = ipython
+shell = types.ModuleType("IPython.core.interactiveshell")
+exec("def run_code(code, names): exec(code, names)", shell.__dict__)
+
+def cell(code):
+    try:
+        shell.run_code(code, globals())
+    except StopRequested as stop:
+        print("cell:", stop.reason)
+"""
+
+
+@pytest.mark.parametrize("thread", ["main", "another"])
+def test_a_stop_leaves_a_notebooks_kernel_alone_while_no_cell_runs(
+    daemon: Daemon, thread: str
+) -> None:
+    program = daemon.run(f"""{KERNEL}
+import threading
+job = Job("notebook")
+start = threading.Thread(target=job.start)
+cell("job.start()") if "{thread}" == "main" else (start.start(), start.join())
+print(job.client_id)
+for _ in range(1000):
+    time.sleep(0.01)  # the kernel's loop
+    if job.stop_requested:
+        break
+time.sleep(0.3)
+print("lives")
+cell("with job.stage('more', '1M'): print('entered')")
+""")
+    daemon.ctl("cancel", program.line())
+    assert program.line() == "lives"
+    assert program.line() == "cell: CANCELLED"
+    code, _, err = program.end()
+    assert code == 0, err
+    assert 'stageload: job "notebook" is to end: ' in err
+
+
+def test_a_stop_ends_the_cell_that_runs(daemon: Daemon) -> None:
+    program = daemon.run(f"""{KERNEL}
+cell("job = Job('notebook').start()")
+cell("print(job.client_id); time.sleep(30)")
+print("lives")
+""")
+    daemon.ctl("cancel", program.line())
+    assert program.line() == "cell: CANCELLED"
+    assert program.line() == "lives"
+    assert program.end()[0] == 0
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_after_the_last_job_the_signals_handler_is_the_one_of_before(
+    daemon: Daemon, first: str
+) -> None:
+    def own(number: int, frame: Any) -> None:
+        heard.append(number)
+
+    heard: list[int] = []
+    before = signal.signal(signal.SIGURG, own)
+    try:
+        jobs = {name: Job(name).start() for name in ("a", "b")}
+        jobs.pop(first).close()
+        assert signal.getsignal(signal.SIGURG) is not own
+        os.kill(os.getpid(), signal.SIGURG)
+        eventually(lambda: heard == [signal.SIGURG])
+        jobs.popitem()[1].close()
+        assert signal.getsignal(signal.SIGURG) is own
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
         daemon.ctl("cancel", str(jobs[0].client_id))
         for _ in range(1000):
             time.sleep(0.01)

@@ -3,53 +3,82 @@
 A real signal is needed for that, since nothing else gets a thread out of a system call, and SIGURG
 is one that nobody uses and that does nothing where it is not handled. Its handler is there while a
 job is, and hands on what is not ours.
+
+Under IPython, such as in a notebook's kernel, nothing is raised while no cell runs: it would come
+out of the kernel's own loop, and end it with all that the user has in memory.
 """
 
 from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 import threading
+from types import FrameType
 from typing import Any, Callable
 
 from .errors import StopRequested
 
 _SIGNAL = signal.SIGURG
 
+# Those that have the handler now, and what was there before the first of them.
+_installed: list[MainThreadStop] = []
+_before: Any = None
+
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def _between_cells(frame: FrameType | None) -> bool:
+    """Whether the main thread, which is in `frame`, is IPython's own."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if shell is None or shell() is None:
+        return False
+    while frame is not None:
+        code = frame.f_globals.get("__name__"), frame.f_code.co_name
+        # The one function of IPython that executes what the user has written.
+        if code == ("IPython.core.interactiveshell", "run_code"):
+            return False
+        frame = frame.f_back
+    return True
+
+
 class MainThreadStop:
-    def __init__(self) -> None:
+    """`idle` is called, at once and from any thread, where there is nothing to raise it in."""
+
+    def __init__(self, idle: Callable[[StopRequested], None]) -> None:
+        self._idle = idle
         self._pending: StopRequested | None = None
-        self._before: Any = None
-        self._installed = False
-        self._handler: Callable[[int, Any], None] = self._handle  # one object, to be compared
 
     def install(self) -> None:
         """Elsewhere than in the main thread no handler can be installed: see fire()."""
-        if _in_main_thread():
-            self._before = signal.signal(_SIGNAL, self._handler)
-            self._installed = True
+        global _before
+        if not _in_main_thread():
+            return
+        if not _installed:
+            _before = signal.signal(_SIGNAL, _handle)
+        _installed.append(self)
 
     def remove(self) -> None:
         self._pending = None
-        if not self._installed or not _in_main_thread():
+        if self not in _installed or not _in_main_thread():
             return
-        self._installed = False
-        if signal.getsignal(_SIGNAL) is self._handler:
-            signal.signal(_SIGNAL, self._before if self._before is not None else signal.SIG_DFL)
+        _installed.remove(self)
+        if not _installed and signal.getsignal(_SIGNAL) is _handle:
+            signal.signal(_SIGNAL, _before if _before is not None else signal.SIG_DFL)
 
     def fire(self, stop: StopRequested) -> None:
         """From any thread."""
         main = threading.main_thread().ident
         if main is None:
             return
-        if self._installed:
+        if self in _installed:
             self._pending = stop
             signal.pthread_kill(main, _SIGNAL)
+            return
+        if _between_cells(sys._current_frames().get(main)):
+            self._idle(stop)
             return
 
         # The second best: at its next step of Python, so not out of a call that blocks.
@@ -63,9 +92,19 @@ class MainThreadStop:
         Stop.__name__ = Stop.__qualname__ = "StopRequested"
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(Stop))
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def take(self, frame: FrameType | None) -> bool:
+        """In the main thread. Whether the signal was for this one; raises where it is to."""
         stop, self._pending = self._pending, None
-        if stop is not None:
+        if stop is None:
+            return False
+        if not _between_cells(frame):
             raise stop
-        if callable(self._before):
-            self._before(number, frame)
+        self._idle(stop)
+        return True
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    # One that raises is followed by the others at their own signals.
+    taken = [one.take(frame) for one in list(_installed)]
+    if not any(taken) and callable(_before):
+        _before(number, frame)

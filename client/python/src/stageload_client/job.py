@@ -337,7 +337,7 @@ class Job:
         self._gauges = gauges
         self._pid = os.getpid()
         self._callbacks = CallbackThread()
-        self._main_stop = MainThreadStop()
+        self._main_stop = MainThreadStop(self._stop_while_idle)
         self._task: asyncio.Task[Any] | None = None
         self._task_loop: asyncio.AbstractEventLoop | None = None
         self._task_stopped = False
@@ -630,6 +630,16 @@ class Job:
 
     def _stage_ends(self, lease: Lease) -> None:
         if lease in self._stages:
+    def _stop_while_idle(self, stop: StopRequested) -> None:
+        def tell() -> None:
+            print(
+                f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that',
+                file=sys.stderr,
+                flush=True,
+            )
+
+        self._callbacks.call(tell)
+
             self._stages.remove(lease)
         self._tell_gauges(again=False)
 
