@@ -276,6 +276,22 @@ def test_asked_to_end_the_main_thread_gets_stop_requested(daemon: Daemon) -> Non
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
 
 
+@pytest.mark.parametrize("memory", [None, "1M"])
+def test_asked_to_end_no_stage_begins_any_more(daemon: Daemon, memory: str | None) -> None:
+    async def coroutine(job: Job) -> None:
+        await job.stage("more", memory).acquire_async()
+
+    stops: list[StopRequested] = []
+    with Job("render", on_stop=stops.append) as job:
+        daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: stops)
+        with pytest.raises(StopRequested):
+            job.stage("more", memory).acquire()
+        with pytest.raises(StopRequested):
+            asyncio.run(coroutine(job))
+        assert job.current_stage is None
+
+
 def test_asked_to_end_a_stage_that_waits_ends(no_daemon: Daemon) -> None:
     no_daemon.config(POOL)
     no_daemon.start()
@@ -306,22 +322,6 @@ with Job("stubborn") as job:
     assert "StopRequested: " in err
 
 
-def test_on_stop_is_called_instead(daemon: Daemon) -> None:
-    stops: list[StopRequested] = []
-    with Job("render", on_stop=stops.append) as job:
-        daemon.ctl("cancel", str(job.client_id))
-        eventually(lambda: stops)
-        assert stops[0].reason == "CANCELLED"
-        time.sleep(0.2)  # and nothing is raised here
-
-
-def test_a_job_made_by_another_thread_stops_the_main_thread_too(daemon: Daemon) -> None:
-    jobs: list[Job] = []
-    thread = threading.Thread(target=lambda: jobs.append(Job("render").start()))
-    thread.start()
-    thread.join()
-
-    def wait_in_short_calls() -> None:
 # What of IPython is looked at: that there is a shell, and the function that runs what was typed.
 KERNEL = """
 import sys, time, types
@@ -399,6 +399,22 @@ def test_after_the_last_job_the_signals_handler_is_the_one_of_before(
         signal.signal(signal.SIGURG, before)
 
 
+def test_on_stop_is_called_instead(daemon: Daemon) -> None:
+    stops: list[StopRequested] = []
+    with Job("render", on_stop=stops.append) as job:
+        daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: stops)
+        assert stops[0].reason == "CANCELLED"
+        time.sleep(0.2)  # and nothing is raised here
+
+
+def test_a_job_made_by_another_thread_stops_the_main_thread_too(daemon: Daemon) -> None:
+    jobs: list[Job] = []
+    thread = threading.Thread(target=lambda: jobs.append(Job("render").start()))
+    thread.start()
+    thread.join()
+
+    def wait_in_short_calls() -> None:
         daemon.ctl("cancel", str(jobs[0].client_id))
         for _ in range(1000):
             time.sleep(0.01)
@@ -699,6 +715,38 @@ def test_without_a_next_daemon_stages_go_on_unmanaged_or_fail_where_one_is_requi
                 _stage_while_one_is_looked_for(monkeypatch, daemon)
             assert raised.value.blockers == ()
         eventually(lambda: events == ["lost", "no_daemon"])
+
+
+def test_a_stage_that_is_let_in_as_the_daemon_went_away_warns_once_until_there_is_one(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connection, "PATIENCE", 0.3)
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with warnings.catch_warnings(record=True) as caught, Job("second") as job:
+        warnings.simplefilter("always")
+
+        def went_away(waiting: Waiting) -> None:
+            if no_daemon.process is not None:
+                no_daemon.kill()
+
+        with job.stage("decode", memory="100M", on_wait=went_away) as lease:
+            assert not lease.managed
+        with job.stage("again", memory="100M"):
+            pass
+        told = [w for w in caught if w.category is NoDaemonWarning]
+        assert [str(w.message) for w in told] == ["no daemon answers; second runs on unmanaged"]
+        assert told[0].filename == __file__
+
+        no_daemon.start()
+        eventually(lambda: job.managed)
+        no_daemon.kill()
+        warnings.simplefilter("error")
+        with pytest.raises(NoDaemonWarning):
+            job.stage("third", memory="1M").acquire()
+        eventually(lambda: not job._session._leases)
 
 
 def _stage_while_one_is_looked_for(monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> None:

@@ -178,10 +178,10 @@ class Lease:
                 if not isinstance(answer, Waiting):
                     break
                 self._tell_waiting(answer)
+            self._take(answer)
         except BaseException:
             thread.post(self._job._session.give_up, ask)
             raise
-        self._take(answer)
         return self
 
     async def acquire_async(self) -> Lease:
@@ -205,10 +205,10 @@ class Lease:
                 if not isinstance(answer, Waiting):
                     break
                 self._tell_waiting(answer)
+            self._take(answer)
         except BaseException:
             thread.post(self._job._session.give_up, ask)
             raise
-        self._take(answer)
         return self
 
     def release(self) -> None:
@@ -241,7 +241,11 @@ class Lease:
                 code="FAILED_PRECONDITION",
                 reason="WRONG_STATE",
             )
-        return self._job._thread()
+        thread = self._job._thread()
+        stop = self._job._session.stop
+        if stop is not None:
+            raise stop
+        return thread
 
     def _tell_waiting(self, waiting: Waiting) -> None:
         if callable(self._on_wait):
@@ -253,6 +257,8 @@ class Lease:
         if isinstance(answer, BaseException):
             raise answer
         assert isinstance(answer, Grant)
+        if not answer.managed:
+            self._job._warn_unmanaged("no daemon answers")
         self._key = answer.key
         self.held = True
         self.managed = answer.managed
@@ -344,6 +350,7 @@ class Job:
         self._stages: list[Lease] = []
         self._gauge_timer: asyncio.TimerHandle | None = None
         self._started = False
+        self._warned = False  # that there is no daemon
         self.closed = False
         request = admission.RegisterRequest(
             name=self.name, policy=_policy(terms), pid=pid, enforce=enforce
@@ -427,8 +434,18 @@ class Job:
         _active.append(self)
         if absent is None:
             return
-        warnings.warn(f"{absent}; {self.name} runs on unmanaged", NoDaemonWarning, stacklevel=4)
+        self._warn_unmanaged(absent)
         self._event("no_daemon", absent)
+
+    def _warn_unmanaged(self, why: str) -> None:
+        """Once, until there is a daemon again; of the user's line."""
+        if self._warned:
+            return
+        self._warned = True
+        text, depth, frame = f"{why}; {self.name} runs on unmanaged", 1, sys._getframe()
+        while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+            depth, frame = depth + 1, frame.f_back
+        warnings.warn(text, NoDaemonWarning, stacklevel=depth)
 
     def _give_up(self, thread: LibraryThread) -> None:
         """A start that failed or was interrupted leaves nothing behind; that is not waited for."""
@@ -589,6 +606,7 @@ class Job:
         elif word == "resumed" and self._on_suspended:
             self._call(self._on_suspended, Suspension(True, "", ""))
         elif word in ("lost", "restored", "no_daemon", "ended"):
+            self._warned = self._warned and word != "restored"
             self._event(word, payload)
 
     def _event(self, kind: str, text: str) -> None:
@@ -612,6 +630,16 @@ class Job:
         else:
             self._main_stop.fire(stop)
 
+    def _stop_while_idle(self, stop: StopRequested) -> None:
+        def tell() -> None:
+            print(
+                f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that',
+                file=sys.stderr,
+                flush=True,
+            )
+
+        self._callbacks.call(tell)
+
     def _cancel_task(self) -> None:
         if not self.closed and self._task is not None:
             self._task_stopped = True
@@ -630,16 +658,6 @@ class Job:
 
     def _stage_ends(self, lease: Lease) -> None:
         if lease in self._stages:
-    def _stop_while_idle(self, stop: StopRequested) -> None:
-        def tell() -> None:
-            print(
-                f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that',
-                file=sys.stderr,
-                flush=True,
-            )
-
-        self._callbacks.call(tell)
-
             self._stages.remove(lease)
         self._tell_gauges(again=False)
 
