@@ -137,6 +137,32 @@ def test_no_room_carries_the_figures_and_leaves_no_request(no_daemon: Daemon) ->
             pass
 
 
+@pytest.mark.parametrize(
+    ("timeout", "text", "shortest"),
+    [(0, "10?ms", 1e-3), (1e-5, "10?ms", 1e-3), (0, "[0-9.]+m?s", 1e-9), ("40ms", "40ms", 1e-3)],
+)
+def test_no_room_says_why_and_how_long_it_was_waited(
+    no_daemon: Daemon,
+    timeout: float | str,
+    text: str,
+    shortest: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(_session, "_SHORTEST_TIMEOUT", shortest)
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second", on_wait=True) as job:
+        with pytest.raises(NoRoom, match=f"no room within {text}: MEMORY: ") as raised:
+            job.stage("decode", memory="100M", timeout=timeout).acquire()
+        assert [blocker.kind for blocker in raised.value.blockers] == ["MEMORY"]
+        assert ("waits" in capsys.readouterr().err) == (timeout != 0)
+        with job.stage("small", memory="40M", timeout=0) as lease:
+            assert lease.managed
+
+
 def test_what_can_never_fit_is_refused_with_the_arithmetic(daemon: Daemon) -> None:
     with Job("render") as job, pytest.raises(NeverFits, match="never fits: the machine has"):
         job.stage("all", memory="1000T").acquire()

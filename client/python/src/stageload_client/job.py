@@ -248,6 +248,8 @@ class Lease:
         return thread
 
     def _tell_waiting(self, waiting: Waiting) -> None:
+        if self._timeout == 0:  # it does not wait
+            return
         if callable(self._on_wait):
             self._on_wait(waiting)
         elif self._on_wait:
@@ -499,7 +501,8 @@ class Job:
         """A stage of the program: `with job.stage("decode", memory="3G"):`.
 
         memory: what will be loaded on top of what the program holds now, at its peak. Without it
-        the stage is only named. timeout: how long to wait for room, for ever by default.
+        the stage is only named. timeout: how long to wait for room, for ever by default; 0 (which
+        takes a few ms, for the answer to say why not) to have it now or not at all.
         """
         size = None if memory is None else parse_size(memory)
         if size == 0:
