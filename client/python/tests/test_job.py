@@ -905,6 +905,22 @@ def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
     code = """
 from stageload_client import Job
 with Job("inner") as job, job.stage("s", memory="1M"):
+def test_a_callback_that_exits_ends_no_more_than_itself(
+    daemon: Daemon, capfd: pytest.CaptureFixture[str]
+) -> None:
+    events: list[str] = []
+
+    def on_event(event: JobEvent) -> None:
+        events.append(event.kind)
+        sys.exit(3)
+
+    with Job("render", on_event=on_event):
+        daemon.kill()
+        daemon.start()
+        eventually(lambda: events == ["lost", "restored"])
+    assert "SystemExit: 3" in capfd.readouterr().err
+
+
     print(job.joined, job.client_id)
 """
     result = subprocess.run(

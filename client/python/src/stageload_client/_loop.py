@@ -183,5 +183,5 @@ class CallbackThread:
                 return
             try:
                 callback()
-            except Exception:
+            except BaseException:  # sys.exit() too ends no more than the callback that calls it
                 print_exception("an exception left a callback")
