@@ -554,6 +554,10 @@ def test_what_the_daemon_would_refuse_is_refused_without_one_too(home: Path) -> 
             assert raised.value.reason == "INVALID_FIELD"
     with pytest.raises(StageloadError, match="name: holds a control character"):
         Job("a\nb")
+    with pytest.raises(StageloadError, match="priority: 5000 is not from -1000 to 1000"):
+        Job("x", priority=5000)
+    with pytest.raises(StageloadError, match="wait_free_percent: nan is not a percentage"):
+        Job("x", wait_free=float("nan"))
 
 
 @pytest.mark.filterwarnings("ignore::stageload_client.NoDaemonWarning")
@@ -901,10 +905,6 @@ def test_a_callback_may_use_the_job(daemon: Daemon) -> None:
         assert job.report(x=1)
 
 
-def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
-    code = """
-from stageload_client import Job
-with Job("inner") as job, job.stage("s", memory="1M"):
 def test_a_callback_that_exits_ends_no_more_than_itself(
     daemon: Daemon, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -921,6 +921,10 @@ def test_a_callback_that_exits_ends_no_more_than_itself(
     assert "SystemExit: 3" in capfd.readouterr().err
 
 
+def test_a_job_under_guard_is_that_job(daemon: Daemon, tmp_path: Path) -> None:
+    code = """
+from stageload_client import Job
+with Job("inner") as job, job.stage("s", memory="1M"):
     print(job.joined, job.client_id)
 """
     result = subprocess.run(

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import socket
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -22,7 +23,13 @@ from stageload_client import (
     _connection,
     _paths,
 )
-from stageload_client.units import format_size, parse_duration, parse_size
+from stageload_client.units import (
+    format_size,
+    parse_duration,
+    parse_size,
+    parse_timeout,
+    whole_bytes,
+)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -56,7 +63,7 @@ def test_sizes_are_read_in_binary_multiples(text: Any, nbytes: int) -> None:
 def test_what_is_no_size_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_size(text)
-    for wrong in (1.5, None, True):
+    for wrong in (1.5, None, True, [8]):
         with pytest.raises(TypeError, match="8G"):
             parse_size(wrong)  # type: ignore[arg-type]
 
@@ -175,3 +182,33 @@ def test_an_error_comes_back_from_another_process_as_it_was(error: BaseException
         assert type(again) is type(error)
         assert (str(again), again.args) == (str(error), error.args)
         assert again.__dict__ == error.__dict__
+
+
+class Int64:
+    """As numpy's, which is no int."""
+
+    def __index__(self) -> int:
+        return 4096
+
+
+def test_numbers_of_other_libraries_are_taken() -> None:
+    assert parse_size(Int64()) == 4096
+    assert parse_duration(Fraction(3, 2)) == 1.5  # type: ignore[arg-type]
+    numpy = pytest.importorskip("numpy")
+    assert parse_size(numpy.int64(5)) == 5
+    assert parse_duration(numpy.float32(0.5)) == 0.5
+
+
+def test_a_timeout_may_be_for_ever() -> None:
+    assert parse_timeout(None) is None
+    assert parse_timeout(float("inf")) is None
+    assert parse_timeout("90s") == 90
+    with pytest.raises(ValueError, match="duration"):
+        parse_timeout(float("nan"))
+
+
+def test_a_size_that_was_computed_is_rounded() -> None:
+    assert whole_bytes(16.3 * 2**30) == 17501991731
+    for wrong in (float("nan"), float("inf"), "8G", True):
+        with pytest.raises(ValueError, match="number of bytes"):
+            whole_bytes(wrong)  # type: ignore[arg-type]

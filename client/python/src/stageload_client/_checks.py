@@ -1,7 +1,7 @@
 """What the daemon refuses, refused at the call and in its words, also while there is no daemon.
 
 So that what was said meanwhile can be said again to the next one. daemon/rpc/convert_fields.cc and
-convert_session.cc are the daemon's side.
+convert_session.cc and daemon/core/policy.cc are the daemon's side.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 
+from ._wire import policy_pb2
 from .errors import StageloadError
 
 _LONGEST_WORD = 256
@@ -33,6 +34,16 @@ def check_word(field: str, word: str) -> str:
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in word):
         raise invalid(field, "holds a control character")
     return word
+
+
+def check_policy(policy: policy_pb2.Policy) -> None:
+    """Of what its types allow."""
+    for field in ("wait_free_percent", "kill_free_percent"):
+        percent = getattr(policy, field)
+        if not 0 <= percent <= 100:
+            raise invalid(f"policy.{field}", f"{percent:g} is not a percentage from 0 to 100")
+    if not -1000 <= policy.priority <= 1000:
+        raise invalid("policy.priority", f"{policy.priority} is not from -1000 to 1000")
 
 
 def check_gauges(gauges: dict[str, float]) -> dict[str, float]:

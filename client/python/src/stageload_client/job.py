@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Union
 
-from ._checks import check_gauges, check_word
+from ._checks import check_gauges, check_policy, check_word
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._loop import CallbackThread, LibraryThread, library
@@ -43,7 +43,15 @@ from ._stop import MainThreadStop
 from ._wire import admission_service_pb2 as admission
 from ._wire import job_pb2, policy_pb2, telemetry_service_pb2
 from .errors import Forked, NoDaemonWarning, StageloadError, StopRequested, Waiting
-from .units import Duration, Size, format_size, parse_duration, parse_size
+from .units import (
+    Duration,
+    Size,
+    format_size,
+    parse_duration,
+    parse_size,
+    parse_timeout,
+    whole_bytes,
+)
 
 _ON_OVER_BUDGET = {
     "stop": policy_pb2.OVER_BUDGET_STOP,
@@ -116,6 +124,7 @@ def _policy(terms: dict[str, Any]) -> policy_pb2.Policy:
         policy.grace_ns = round(parse_duration(terms["grace"]) * 1e9)
     policy.on_over_budget = _choice("on_over_budget", terms["on_over_budget"], _ON_OVER_BUDGET)
     policy.charge_mode = _choice("charge", terms["charge"], _CHARGE)
+    check_policy(policy)
     return policy
 
 
@@ -511,7 +520,7 @@ class Job:
             self,
             check_word("stage", name),
             size,
-            None if timeout is None else parse_duration(timeout),
+            parse_timeout(timeout),
             self._on_wait if on_wait is None else on_wait,
         )
 
@@ -530,7 +539,7 @@ class Job:
         kind: str = "mark",
         stage: str | None = None,
         name: str = "",
-        nbytes: int | None = None,
+        nbytes: float | None = None,
         seconds: float | None = None,
     ) -> bool:
         """A word about the run, in the telemetry and in every recording of the process. kind:
@@ -546,7 +555,7 @@ class Job:
         kind: str = "mark",
         stage: str | None = None,
         name: str = "",
-        nbytes: int | None = None,
+        nbytes: float | None = None,
         seconds: float | None = None,
     ) -> bool:
         mark = _mark(note, kind, stage, name, nbytes, seconds)
@@ -691,12 +700,12 @@ def _mark(
     kind: str,
     stage: str | None,
     name: str,
-    nbytes: int | None,
+    nbytes: float | None,
     seconds: float | None,
 ) -> telemetry_service_pb2.Mark:
     mark = telemetry_service_pb2.Mark(kind=kind, stage=stage or "", name=name, note=note)
     if nbytes is not None:
-        mark.nbytes = nbytes
+        mark.nbytes = whole_bytes(nbytes)
     if seconds is not None:
         mark.seconds = seconds
     return mark

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 import re
-from typing import Union
+from typing import SupportsIndex, Union
 
-#: Bytes, or text such as "13.3G", "512M", "1.5 GiB"; multiples are binary.
-Size = Union[int, str]
+#: Bytes, also as numpy's integers, or text such as "13.3G", "512M", "1.5 GiB"; multiples are
+#: binary.
+Size = Union[SupportsIndex, str]
 #: Seconds, or text such as "500ms", "90s", "30m", "1h30m".
 Duration = Union[int, float, str]
 
@@ -21,10 +24,10 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 def parse_size(size: Size) -> int:
     """Bytes. ValueError names the text and shows a right one."""
-    if isinstance(size, bool) or not isinstance(size, (int, str)):
+    if isinstance(size, bool) or not isinstance(size, (str, SupportsIndex)):
         raise TypeError(f'a size is a whole number of bytes or text such as "8G", not {size!r}')
-    if isinstance(size, int):
-        nbytes = size
+    if not isinstance(size, str):
+        nbytes = operator.index(size)
     else:
         match = _SIZE.fullmatch(size.strip())
         if match is None or not (match[1] or match[2]) or (match[2] and not match[4]):
@@ -38,12 +41,24 @@ def parse_size(size: Size) -> int:
 
 def parse_duration(duration: Duration) -> float:
     """Seconds. ValueError names the text and shows a right one."""
-    if isinstance(duration, bool) or not isinstance(duration, (int, float, str)):
+    if isinstance(duration, bool) or not isinstance(duration, (numbers.Real, str)):
         raise TypeError(f'a duration is in seconds or text such as "30m", not {duration!r}')
     seconds = _seconds(duration) if isinstance(duration, str) else float(duration)
     if not (math.isfinite(seconds) and 0 <= seconds <= _LARGEST / 1e9):
         raise ValueError(f"a duration is not negative and below 292 years: {duration}")
     return seconds
+
+
+def parse_timeout(timeout: Duration | None) -> float | None:
+    """None is for ever, and so is infinity."""
+    return None if timeout is None or timeout == math.inf else parse_duration(timeout)
+
+
+def whole_bytes(nbytes: float) -> int:
+    """Of a size that was computed, such as 16.3 * 2**30."""
+    if isinstance(nbytes, (bool, str)) or not math.isfinite(nbytes):
+        raise ValueError(f"a number of bytes, not {nbytes!r}")
+    return round(nbytes)
 
 
 def _seconds(text: str) -> float:
