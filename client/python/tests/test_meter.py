@@ -346,3 +346,50 @@ def test_a_start_that_is_interrupted_records_nothing(
     else:
         assert lines(path, "end")
         assert "after" not in path.read_text()
+
+
+def test_a_size_that_was_computed_leaves_a_file_that_is_read(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with Job("render") as job, MemoryMeter(path, interval=0.1) as meter:
+        meter.load("te", 16.3 * 2**30, 0.1)
+        assert job.mark("te", kind="load", name="te", nbytes=0.7 * 2**30)
+        with pytest.raises(ValueError, match="number of bytes"):
+            meter.load("te", float("nan"), 0.1)
+    assert [line["nbytes"] for line in lines(path, "event") if line["kind"] == "load"] == [
+        17501991731,
+        751619277,
+    ]
+    assert json.loads(daemon.ctl("summary", "--json", str(path)).stdout)["samples"] > 0
+
+
+def test_a_meter_of_a_relative_path_does_not_follow_the_program(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with MemoryMeter("run.jsonl", interval=0.1) as meter:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert meter.summary()["samples"] > 0
+    assert Path(meter.path) == tmp_path / "run.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"pid": 5}, '"pid" is a name of the format\'s own'),
+        ({"stageload": "x"}, '"stageload" is a name'),
+        ({"x": float("nan")}, '"x" is nan, which is no JSON number'),
+        ({"x": [1]}, "'x' is \\[1\\], neither a number nor text"),
+        ({"x": "x" * (1 << 20)}, "1 MiB at most is read"),
+    ],
+)
+def test_fields_that_no_reader_takes_cost_no_file(
+    daemon: Daemon, tmp_path: Path, fields: dict[str, Any], wrong: str
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("of yesterday\n")
+    with pytest.raises((ValueError, TypeError), match=wrong):
+        MemoryMeter(path, fields=fields).start()
+    assert path.read_text() == "of yesterday\n"

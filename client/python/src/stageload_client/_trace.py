@@ -35,19 +35,23 @@ def to_hundredth(level: float) -> float | int:
 class TraceWriter:
     """Each line is whole in the file when write() returns; one thread at a time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, first: dict[str, Any]) -> None:
+        """Empties the file for a recording that begins with that line, if it is one."""
         self.path = path
+        self._encode(first)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o666)
         self._cut = b""  # the rest of a line whose beginning is in the file
+        try:
+            self.write(first)
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, line: dict[str, Any]) -> None:
         """ValueError for a line that no reader takes. OSError, as on a full disk; what was cut by
         it is completed before the next line."""
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        new = text.encode("utf-8", "replace") + b"\n"
-        if len(new) > _MAX_LINE + 1:
-            raise ValueError(f"{self.path}: a line of {len(new)} bytes, and 1 MiB at most is read")
+        new = self._encode(line)
         left = self._cut + new
         while left:
             try:
@@ -59,6 +63,13 @@ class TraceWriter:
                 raise OSError(error.errno, error.strerror, self.path) from None
             left = left[written:]
         self._cut = b""
+
+    def _encode(self, line: dict[str, Any]) -> bytes:
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        new = text.encode("utf-8", "replace") + b"\n"
+        if len(new) > _MAX_LINE + 1:
+            raise ValueError(f"{self.path}: a line of {len(new)} bytes, and 1 MiB at most is read")
+        return new
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import math
 import os
 import threading
 from typing import Any, Union
@@ -46,7 +47,7 @@ from ._trace import (
 )
 from ._wire import telemetry_service_pb2 as telemetry
 from .errors import Forked, NoDaemon, StageloadError
-from .units import Duration, parse_duration
+from .units import Duration, parse_duration, whole_bytes
 
 #: A field of a trace's first line.
 TraceField = Union[bool, int, float, str]
@@ -78,14 +79,12 @@ class MemoryMeter:
         autostart: bool = True,
         require: bool = True,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(os.fspath(path))  # wherever the program goes
         self._interval = parse_duration(interval)
         if not _SHORTEST <= self._interval <= _LONGEST:
             raise ValueError(f"a meter's interval is from 20ms to 1h, not {interval}")
         self._fields = dict(fields or {})
-        for taken in ("type", "utc", "interval"):
-            if taken in self._fields:
-                raise ValueError(f'fields: "{taken}" is a name of the format\'s own')
+        _check_fields(self._fields)
         self._options = options_for(socket, autostart)
         self._connect = self._options
         self._require = require
@@ -191,18 +190,18 @@ class MemoryMeter:
         self._event({"kind": "stage", "stage": _text("stage", name)})
 
     def load(
-        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+        self, name: str, nbytes: float, seconds: float, *, stage: str = "", note: str = ""
     ) -> None:
         """`name` was loaded: how many bytes, and how long it took."""
         self._event(_sized("load", name, nbytes, seconds, stage, note))
 
     def reload(
-        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+        self, name: str, nbytes: float, seconds: float, *, stage: str = "", note: str = ""
     ) -> None:
         self._event(_sized("reload", name, nbytes, seconds, stage, note))
 
     def release(
-        self, name: str, nbytes: int, seconds: float, *, stage: str = "", note: str = ""
+        self, name: str, nbytes: float, seconds: float, *, stage: str = "", note: str = ""
     ) -> None:
         self._event(_sized("release", name, nbytes, seconds, stage, note))
 
@@ -215,8 +214,6 @@ class MemoryMeter:
     # ---- The file ----
 
     def _begin_file(self) -> None:
-        self._writer = TraceWriter(self.path)
-        self._begin_ns = awake_ns()
         from . import __version__
 
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -227,9 +224,9 @@ class MemoryMeter:
             "stageload": __version__,
             "pid": os.getpid(),
         }
-        for name, value in self._fields.items():
-            line.setdefault(name, value)
-        self._writer.write(line)
+        line.update(self._fields)
+        self._begin_ns = awake_ns()
+        self._writer = TraceWriter(self.path, line)
 
     def _seconds(self) -> float:
         return (awake_ns() - self._begin_ns) / 1e9
@@ -397,6 +394,16 @@ async def _wait(event: asyncio.Event, timeout: float) -> None:
         await asyncio.wait_for(event.wait(), timeout)
 
 
+def _check_fields(fields: dict[str, TraceField]) -> None:
+    for name, value in fields.items():
+        if name in ("type", "utc", "interval", "stageload", "pid"):
+            raise ValueError(f'fields: "{name}" is a name of the format\'s own')
+        if not isinstance(name, str) or not isinstance(value, (bool, int, float, str)):
+            raise TypeError(f"fields: {name!r} is {value!r}, neither a number nor text")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f'fields: "{name}" is {value}, which is no JSON number')
+
+
 def _text(field: str, text: str) -> str:
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
         raise ValueError(f"{field}: holds a control character")
@@ -406,8 +413,9 @@ def _text(field: str, text: str) -> str:
 
 
 def _sized(
-    kind: str, name: str, nbytes: int, seconds: float, stage: str, note: str
+    kind: str, name: str, nbytes: float, seconds: float, stage: str, note: str
 ) -> dict[str, Any]:
+    nbytes = whole_bytes(nbytes)
     # As readers of the file do.
     if not 0 <= nbytes <= MOST_BYTES:
         raise ValueError(f'{kind} of "{name}": {nbytes} bytes, not from 0 to {MOST_BYTES} (1 EiB)')
