@@ -95,6 +95,10 @@ rm -rf "$out/dist" "$out/wheel"
   exit 1
 }
 ls "$out/dist"
+"$bin/python" -m zipfile -l "$out"/dist/*.whl | grep 'licenses/LICENSE ' >/dev/null || {
+  echo "python_test: the wheel has no LICENSE" >&2
+  exit 1
+}
 
 echo "== mypy"
 "$bin/python" -m zipfile -e "$out"/dist/*.whl "$out/wheel"
