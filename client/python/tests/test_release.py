@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import json
+import pickle
 import random
 import struct
 import warnings
@@ -545,6 +548,39 @@ def test_watch_pipeline_makes_encoders_denoiser_and_decode_stages(
     assert stages_of(path) == ["text encoder", "denoise", "decode"] * 2
     with Job("other") as job, pytest.raises(ValueError, match="use on_call"):
         watch_pipeline(object(), job)
+
+
+def test_a_copy_of_a_watched_module_computes_with_its_own_weights_and_is_not_watched(
+    daemon: Daemon,
+) -> None:
+    pipe, x = Pipeline(), torch.ones(1, 8)
+    doubled = pipe.text_encoder
+    own = doubled.forward
+    doubled.forward = lambda x: 2 * own(x)  # of the instance, as those of accelerate and others
+    with Job("render") as job:
+        with watch_pipeline(pipe, job):
+            stored = io.BytesIO()
+            torch.save([pipe.vae, pipe.transformer], stored)
+            stored.seek(0)
+            options = {"weights_only": False} if HAS_COMPILE else {}
+            copies = [
+                [copy.deepcopy(pipe.vae), copy.deepcopy(pipe.transformer)],
+                pickle.loads(pickle.dumps([pipe.vae, pipe.transformer])),
+                torch.load(stored, **options),
+            ]
+            assert torch.equal(copy.deepcopy(doubled)(x), doubled(x))
+            alone = copy.deepcopy(pipe.transformer.forward)
+            assert alone.__self__ is not pipe.transformer
+        watched: list[tuple[Any, str]] = [(pipe.vae, "decode"), (pipe.transformer, "forward")]
+        for made in copies:
+            for one, (module, method) in zip(made, watched):
+                assert torch.equal(getattr(one, method)(x), getattr(module, method)(x))
+                with torch.no_grad():
+                    for parameter in one.parameters():
+                        parameter.zero_()
+                assert not getattr(one, method)(x).any()
+                assert getattr(module, method)(x).any()
+                assert job.current_stage is None
 
 
 def test_on_call_makes_each_call_a_stage_and_gives_its_lease_back(daemon: Daemon) -> None:

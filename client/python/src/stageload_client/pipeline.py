@@ -9,8 +9,11 @@ Threads: a pipeline is called by one thread at a time.
 
 from __future__ import annotations
 
+import copy
 import functools
+import operator
 import threading
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,19 +38,14 @@ class Watched:
         self._lock = threading.RLock()
         self._lease: Lease | None = None
         self._depth = 0
-        self._patched: list[tuple[Any, str, Any, Any]] = []
+        self._patched: list[_Call] = []
         self.stages: list[str] = []  #: whose calls are watched
 
     def close(self) -> None:
         with self._lock:
             self._leave()
-            for owner, name, wrapper, before in reversed(self._patched):
-                if vars(owner).get(name) is not wrapper:
-                    continue  # somebody else has put something over it
-                if before is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, before)
+            for call in reversed(self._patched):
+                call.undo()
             self._patched.clear()
 
     def __enter__(self) -> Watched:
@@ -60,23 +58,8 @@ class Watched:
         *parts, name = path.split(".")
         for part in parts:
             target = getattr(target, part)
-        original = getattr(target, name)
-
-        @functools.wraps(original)
-        def call(*arguments: Any, **named: Any) -> Any:
-            with self._lock:
-                if self._depth == 0:
-                    self._enter(stage)
-                self._depth += 1
-            try:
-                return original(*arguments, **named)
-            finally:
-                with self._lock:
-                    self._depth -= 1
-                    if self._depth == 0 and ends_with_call:
-                        self._leave()
-
-        self._patched.append((target, name, call, vars(target).get(name)))
+        call = _Call(self, target, name, stage, ends_with_call)
+        self._patched.append(call)
         setattr(target, name, call)
         if stage not in self.stages:
             self.stages.append(stage)
@@ -94,6 +77,60 @@ class Watched:
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
+
+
+class _Call:
+    """Stands where the method was, in the dictionary of its owner.
+
+    A copy of the owner, and what is pickled of it, gets what was there before instead: bound to the
+    copy, so that it computes with the copy's weights, and not watched.
+    """
+
+    def __init__(
+        self, watched: Watched, owner: Any, name: str, stage: str, ends_with_call: bool
+    ) -> None:
+        self._watched = watched
+        self._owner = owner
+        self._name = name
+        self._stage = stage
+        self._ends_with_call = ends_with_call
+        self._before = vars(owner).get(name)
+        self._original = getattr(owner, name)
+        functools.update_wrapper(self, self._original)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        watched = self._watched
+        with watched._lock:
+            if watched._depth == 0:
+                watched._enter(self._stage)
+            watched._depth += 1
+        try:
+            return self._original(*arguments, **named)
+        finally:
+            with watched._lock:
+                watched._depth -= 1
+                if watched._depth == 0 and self._ends_with_call:
+                    watched._leave()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Only where a class is watched."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._original, memo)
+
+    def __reduce__(self) -> Any:
+        if self._before is None and hasattr(type(self._owner), self._name):
+            return getattr, (self._owner, self._name)  # while it is loaded, that of the class
+        return operator.itemgetter(0), ((self._original,),)
+
+    def undo(self) -> None:
+        if vars(self._owner).get(self._name) is not self:
+            return  # somebody else has put something over it
+        if self._before is None:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._before)
 
 
 def on_call(
