@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib
 import io
 import json
 import pickle
@@ -38,6 +39,7 @@ from stageload_client import (  # noqa: E402
 from stageload_client.staged import sizes_path  # noqa: E402
 
 nn: Any = torch.nn
+prune: Any = importlib.import_module("torch.nn.utils.prune")
 HAS_COMPILE = hasattr(torch, "compile")
 
 
@@ -177,20 +179,29 @@ def test_a_part_that_is_kept_goes_on_working() -> None:
 def test_released_twice_or_in_parts_frees_what_is_left() -> None:
     model = nn.Sequential(block(), block())
     whole = module_size(model)
-    first = release(model[0])
+    first = release(model[0], name="first", stage="encode")
     second = release(model, name="both")
     assert first.nbytes * 2 == whole
     assert second.nbytes * 2 == whole
+    with pytest.raises(
+        ReleasedModuleError, match=r'"first.2" was released at the end of stage "en'
+    ):
+        model[0][2](torch.rand(4, 64))
     assert release(model, name="both") == ReleaseStats(0, 0)
     with pytest.raises(ReleasedModuleError, match='"both'):
         model(torch.rand(4, 64))
 
 
 def test_a_module_on_meta_has_nothing_to_free() -> None:
-    model = nn.Linear(1000, 1000, device="meta")
-    assert release(model, name="m") == ReleaseStats(0, 0)
-    with pytest.raises(ReleasedModuleError):
-        model(torch.rand(1, 1000))
+    model = nn.Sequential(nn.Linear(100, 100, device="meta"), nn.Linear(100, 100))
+    x = torch.rand(1, 100, device="meta")
+    assert release(model[0], name="m") == ReleaseStats(0, 0)
+    assert not is_released(model[0])
+    assert model[0](x).shape == (1, 100)  # as one that nobody has released
+    release(model)
+    assert model[0](x).shape == (1, 100)
+    with pytest.raises(ReleasedModuleError, match='"Sequential" was'):
+        model(x)
 
 
 def test_what_something_else_refers_to_is_told_and_not_counted_as_freed() -> None:
@@ -259,6 +270,20 @@ def test_what_cannot_be_released_is_refused_clearly() -> None:
     with pytest.raises(ValueError, match=r'"net.2" has a hook of accelerate'):
         release(hooked, name="net")
     assert hooked[0].weight.device.type == "cpu"
+    dynamic: Any = torch.ao.quantization.quantize_dynamic
+    quantized = nn.Sequential(
+        nn.Linear(4, 4), dynamic(nn.ModuleList([nn.Linear(4, 4), nn.LSTM(4, 4)]))
+    )
+    with pytest.raises(TypeError, match=r'"net.1.0._packed_params" is quantized, and its packed'):
+        release(quantized, name="net")
+    with pytest.raises(TypeError, match="is quantized"):
+        release(quantized[1][1])
+    assert quantized[0].weight.device.type == "cpu"
+    for wrong in ({"name": 5}, {"stage": b"x"}, {"keep": 5}):
+        intact: Any = block()
+        with pytest.raises(TypeError):
+            release(intact, **wrong)
+        intact(torch.rand(4, 64))
     with pytest.raises(TypeError, match="keep: modules and tensors"):
         release(block(), keep=["vae"])
 
@@ -277,6 +302,125 @@ def test_loaded_again_it_works_again() -> None:
     model(torch.rand(4, 64))
     assert "forward" not in model.__dict__
     assert "forward" not in model[0].__dict__
+
+
+class Rotary(nn.Module):  # type: ignore[misc]
+    """With a buffer that no state dict has, and a plain tensor, as positions of text encoders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("frequencies", torch.arange(4.0) + 1, persistent=False)
+        self.register_buffer("steps", torch.ones(4))
+        self.scale = torch.tensor([1.0, 2, 3, 4])
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.frequencies * self.scale * self.steps
+
+
+def load_again(model: Any, state: dict[str, Any], assign: bool) -> None:
+    if not assign:
+        model.to_empty(device="cpu")
+        model.load_state_dict(state)
+    elif HAS_COMPILE:
+        model.load_state_dict(state, assign=True)
+    else:  # what `assign` does, before torch 2.1
+        for path, owner in model.named_modules():
+            for key in [*owner._parameters, *owner._buffers]:
+                tensor = state.get(f"{path}.{key}".lstrip("."))
+                if tensor is not None:
+                    setattr(
+                        owner, key, nn.Parameter(tensor) if key in owner._parameters else tensor
+                    )
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_what_no_state_dict_has_is_named_until_it_is_set_again(assign: bool) -> None:
+    model = nn.Sequential(Rotary(), nn.Linear(4, 4))
+    state, x = copy.deepcopy(model.state_dict()), torch.rand(1, 4)
+    expected = model(x).detach()
+    release(model, name="encoder", stage="encode")
+    with pytest.raises(ReleasedModuleError, match="its weights are gone; load it again"):
+        model(x)
+    load_again(model, state, assign)
+    gone = '"encoder" was released at the end of stage "encode": {}: gone, and in no state dict'
+    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ReleasedModuleError, match=gone.format("0.frequencies, 0.scale")) as no:
+            one(x)
+        assert no.value.missing == ("0.frequencies", "0.scale")
+        assert is_released(one)
+        one[0].scale = torch.tensor([1.0, 2, 3, 4])
+        with pytest.raises(ReleasedModuleError, match=gone.format("0.frequencies")):
+            one(x)
+        if assign:
+            one[0].frequencies = torch.arange(4.0) + 1
+        else:
+            one[0].frequencies.copy_(torch.arange(4.0) + 1)
+        for again in (copy.deepcopy(one), pickle.loads(pickle.dumps(one)), one):
+            assert torch.equal(again(x), expected)
+            assert type(again[0].frequencies) is torch.Tensor
+            assert not is_released(again)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_weights_that_hooks_make_of_others_come_back_with_these(assign: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        models = [
+            nn.utils.weight_norm(nn.Linear(8, 8)),
+            nn.utils.spectral_norm(nn.Linear(8, 8)).eval(),
+            prune.l1_unstructured(nn.Linear(8, 8), "weight", 0.3),
+            nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval(),
+        ]
+    x = torch.rand(1, 8)
+    for model in models:
+        with torch.no_grad():
+            expected = model(x)
+            state = copy.deepcopy(model.state_dict())
+            assert release(model).held == 0
+            with pytest.raises(ReleasedModuleError):
+                model(x)
+            load_again(model, state, assign)
+            assert torch.equal(model(x), expected)
+            assert not is_released(model)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_recurrent_layers_are_freed_although_they_list_their_weights(assign: bool) -> None:
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        model, x = kind(64, 64, num_layers=2), torch.rand(1, 1, 64)
+        model.pair = (model.weight_ih_l0, 1)
+        model.by_name = {"first": model.weight_ih_l0, 2: 2}
+        expected = model(x)[0].detach()
+        state, size = copy.deepcopy(model.state_dict()), module_size(model)
+        weak = weak_storages(model)
+        assert release(model) == ReleaseStats(size, 0)
+        assert all(w.expired() for w in weak)
+        assert model.pair[0] is model.by_name["first"] is model.weight_ih_l0
+        assert (model.pair[1], model.by_name[2]) == (1, 2)
+        with pytest.raises(ReleasedModuleError):
+            model(x)
+        load_again(model, state, assign)
+        assert torch.equal(model(x)[0], expected)
+
+
+def test_sparse_tensors_are_counted_and_kept() -> None:
+    dense = torch.eye(1000)
+    for sparse, size in (
+        (dense.to_sparse(), 1000 * (4 + 2 * 8)),
+        (dense.to_sparse_csr(), 1000 * (4 + 8) + 1001 * 8),
+    ):
+        model = nn.Linear(4, 4)
+        model.register_buffer("adjacency", sparse.clone())
+        assert module_size(model) == size + 4 * 20
+        assert release(model, keep=[model.adjacency]) == ReleaseStats(4 * 20, size)
+        assert model.adjacency.device.type == "cpu"
+        held = model.adjacency
+        with pytest.warns(StillHeldWarning):
+            assert release(model) == ReleaseStats(0, 0, size)
+        assert held.device.type == "cpu"
+        model.adjacency = sparse.clone()
+        assert release(model) == ReleaseStats(size, 0)
 
 
 @pytest.mark.skipif(not HAS_COMPILE, reason="this torch has no torch.compile")

@@ -7,6 +7,7 @@ programs to switch on; str() is one line for people, with the figures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,10 +117,15 @@ class StopRequested(_Pickled):
 class ReleasedModuleError(_Pickled, RuntimeError):
     """A module was used after release() had freed its memory."""
 
-    def __init__(self, name: str, stage: str | None = None) -> None:
+    def __init__(self, name: str, stage: str | None = None, missing: Sequence[str] = ()) -> None:
         where = f' at the end of stage "{stage}"' if stage else ""
-        super().__init__(
-            f'"{name}" was released{where}: its weights are gone; load it again before it is used'
-        )
+        gone = "its weights are gone; load it again before it is used"
+        if missing:
+            gone = (
+                f"{', '.join(missing)}: gone, and in no state dict; set it again, or make the "
+                "module anew"
+            )
+        super().__init__(f'"{name}" was released{where}: {gone}')
         self.name = name
         self.stage = stage
+        self.missing = tuple(missing)  #: what a state dict cannot bring back, where that is all

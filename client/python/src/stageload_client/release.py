@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 #: What keeps its memory: modules, tensors.
 Keep = Union["torch.nn.Module", "torch.Tensor"]
 
+# Of a module's tensors, those that are neither parameters nor buffers.
+_PLAIN = "__dict__"
+# Of a sparse tensor, by its layout; what has no such parts is strided.
+_SPARSE_PARTS = (
+    ("sparse_coo", ("_indices", "_values")),
+    ("sparse_csr", ("crow_indices", "col_indices", "values")),
+    ("sparse_csc", ("ccol_indices", "row_indices", "values")),
+    ("sparse_bsr", ("crow_indices", "col_indices", "values")),
+    ("sparse_bsc", ("ccol_indices", "row_indices", "values")),
+)
 # The attribute of a released module that says so.
 _RELEASED = "_stageload_released"
 
@@ -66,11 +76,18 @@ def release(
 
     Tied parameters stay tied; what is released or on meta already is left as it is. Loading weights
     again (`load_state_dict(..., assign=True)`, or `to_empty` and `load_state_dict`) makes the
-    module usable again. TypeError for what is no module, or a TorchScript one; ValueError for a
-    module under an accelerate hook, which would bring its weights back.
+    module usable again, once what no state dict has is set again, too: non-persistent buffers and
+    plain tensor attributes, which the error names until then. TypeError for what is no module, or
+    has weights out of Python's reach (TorchScript, quantize_dynamic); ValueError for a module under
+    an accelerate hook, which would bring its weights back.
     """
+    for what, text in (("name", name), ("stage", stage)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{what}: text, not {type(text).__name__}")
     name = name or type(getattr(module, "_orig_mod", module)).__name__
-    _refuse_what_cannot_be(module, name)
+    refused = refusal(module, name)
+    if refused is not None:
+        raise refused
     begin = time.monotonic()
     compiled = _is_compiled(module)
     storages, kept = _strip(module, name, stage, _storages_of_all(keep))
@@ -84,6 +101,7 @@ def release(
     if empty_cache:
         empty_caches()
     nbytes = sum(size for _, size in storages) - held
+    _tell(name, stage, nbytes, time.monotonic() - begin)
     if held:
         warnings.warn(
             f'"{name}": {format_size(held)} of {format_size(nbytes + held)} stay in memory: '
@@ -92,12 +110,11 @@ def release(
             StillHeldWarning,
             stacklevel=2,
         )
-    _tell(name, stage, nbytes, time.monotonic() - begin)
     return ReleaseStats(nbytes, kept, held)
 
 
 def is_released(module: torch.nn.Module) -> bool:
-    return _RELEASED in module.__dict__ and _still_on_meta(module)
+    return _RELEASED in module.__dict__ and any(True for _ in _missing(module))
 
 
 def module_size(module: torch.nn.Module) -> int:
@@ -113,31 +130,44 @@ def module_size(module: torch.nn.Module) -> int:
 # ---- What a module holds ----
 
 
-def _tensors_of(owner: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
-    """Of this module alone: the dictionary, the key and the tensor."""
+def _place(owner: Any, place: str) -> dict[str, Any]:
+    """One of the dictionaries that a module has tensors in."""
+    found: dict[str, Any] = owner.__dict__ if place == _PLAIN else owner.__dict__[place]
+    return found
+
+
+def _tensors_of(owner: Any) -> list[tuple[str, str, torch.Tensor]]:
+    """Of this module alone: the place, the key and the tensor."""
     import torch
 
     found = []
-    for place in (owner._parameters, owner._buffers, owner.__dict__):
-        for key, value in place.items():
+    for place in ("_parameters", "_buffers", _PLAIN):
+        for key, value in _place(owner, place).items():
             if isinstance(value, torch.Tensor) and not torch.nn.parameter.is_lazy(value):
                 found.append((place, key, value))
     return found
 
 
-def _storages(tensor: Any, with_gradient: bool = True) -> list[Any]:
-    """Untyped ones that hold memory. A tensor of tensors (quantized ones) has several."""
+def _storages(tensor: Any) -> list[Any]:
+    """Untyped ones that hold memory. A tensor of tensors (quantized, sparse) has several."""
     import torch
 
     parts = []
-    if with_gradient and tensor.is_leaf and tensor.grad is not None:
+    if tensor.is_leaf and tensor.grad is not None:
         parts += _storages(tensor.grad)
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         for inner in names:
             parts += _storages(getattr(tensor, inner))
         return parts
-    if tensor.device.type == "meta" or tensor.layout is not torch.strided:
+    if tensor.device.type == "meta":
+        return parts
+    for layout, inner_parts in _SPARSE_PARTS:
+        if tensor.layout is getattr(torch, layout, None):
+            for inner in inner_parts:
+                parts += _storages(getattr(tensor.detach(), inner)())
+            return parts
+    if tensor.layout is not torch.strided:
         return parts
     if hasattr(tensor, "untyped_storage"):
         parts.append(tensor.untyped_storage())
@@ -168,23 +198,39 @@ def _storages_of_all(keep: Iterable[Keep]) -> set[int]:
 # ---- What is refused ----
 
 
-def _refuse_what_cannot_be(module: Any, name: str) -> None:
+def refusal(module: Any, name: str) -> TypeError | ValueError | None:
+    """Why release() would not take it. A TypeError is for good, a ValueError can be mended."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"release() is for a torch.nn.Module, not {type(module).__name__}")
+        return TypeError(f"release() is for a torch.nn.Module, not {type(module).__name__}")
     for path, owner in module.named_modules():
         where = f"{name}.{path}" if path else name
         if isinstance(owner, torch.jit.ScriptModule):
-            raise TypeError(
+            return TypeError(
                 f'"{where}" is a TorchScript module, whose weights are out of reach; drop the last '
                 "reference to it instead"
             )
+        if _has_packed_weights(owner):
+            return TypeError(
+                f'"{where}" is quantized, and its packed weights are out of reach; drop the last '
+                "reference to it instead"
+            )
         if hasattr(owner, "_hf_hook"):
-            raise ValueError(
+            return ValueError(
                 f'"{where}" has a hook of accelerate that moves its weights; first call '
                 "accelerate.hooks.remove_hook_from_module(module, recurse=True), or do not offload"
             )
+    return None
+
+
+def _has_packed_weights(owner: Any) -> bool:
+    """As quantize_dynamic makes them: objects of C++ that are no tensors."""
+    import torch
+
+    return ".quantized." in type(owner).__module__ and any(
+        isinstance(value, torch._C.ScriptObject) for value in owner.__dict__.values()
+    )
 
 
 def _is_compiled(module: Any) -> bool:
@@ -210,29 +256,50 @@ def _strip(
     old: list[Any] = []  # as long as ids are compared
     gone: dict[int, tuple[Any, int]] = {}
     kept: dict[int, int] = {}
-    stripped: set[int] = set()
+    lost: dict[int, list[tuple[str, str]]] = {}  # by the id of the module
     for owner in module.modules():
         for place, key, tensor in _tensors_of(owner):
             storages = _storages(tensor)
             if any(storage._cdata in keep for storage in storages):
                 kept.update((s._cdata, _nbytes(s)) for s in storages if s._cdata in keep)
                 continue
-            stripped.add(id(owner))
+            if tensor.device.type == "meta":
+                continue  # released already, or never loaded
+            lost.setdefault(id(owner), []).append((place, key))
             for storage in storages:
                 gone[storage._cdata] = (StorageWeakRef(storage), _nbytes(storage))
             if id(tensor) not in replaced:
                 old.append(tensor)
-                replaced[id(tensor)] = _on_meta(tensor)
-            place[key] = replaced[id(tensor)]
-    _guard(module, name, stage, stripped)
+                unsaved = place == "_buffers" and key in owner._non_persistent_buffers_set
+                replaced[id(tensor)] = _on_meta(tensor, unsaved)
+            _place(owner, place)[key] = replaced[id(tensor)]
+    for owner in module.modules():
+        _replace_in_lists(owner, replaced)
+    _guard(module, name, stage, lost)
     return list(gone.values()), sum(kept.values())
 
 
-def _on_meta(tensor: Any) -> Any:
+def _replace_in_lists(owner: Any, replaced: dict[int, Any]) -> None:
+    """A module's own lists of its tensors, such as _flat_weights of an LSTM."""
+    for key, value in list(owner.__dict__.items()):
+        if type(value) is dict:
+            for inner in [inner for inner, tensor in value.items() if id(tensor) in replaced]:
+                value[inner] = replaced[id(value[inner])]
+        elif type(value) in (list, tuple) and any(id(tensor) in replaced for tensor in value):
+            inside = [replaced.get(id(tensor), tensor) for tensor in value]
+            if type(value) is list:
+                value[:] = inside
+            else:
+                owner.__dict__[key] = tuple(inside)
+
+
+def _on_meta(tensor: Any, unsaved: bool) -> Any:
     import torch
 
-    if type(tensor) is torch.Tensor and tensor.device.type == "meta":
-        return tensor
+    from ._placeholder import placeholder
+
+    if unsaved:
+        return placeholder(tuple(tensor.shape), tensor.dtype)
     empty = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device="meta")
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(empty, requires_grad=tensor.requires_grad)
@@ -246,46 +313,82 @@ def _alive(storages: list[tuple[Any, int]]) -> int:
 # ---- Calls of what was released ----
 
 
-def _guard(module: Any, name: str, stage: str | None, stripped: set[int]) -> None:
-    """The module, and each below it that has lost something, raises from here on."""
+def _guard(
+    module: Any, name: str, stage: str | None, lost: dict[int, list[tuple[str, str]]]
+) -> None:
+    """The module, and each below it that has lost something now, raises from here on."""
     for path, owner in module.named_modules():
-        if not any(id(part) in stripped for part in owner.modules()):
+        if not any(id(part) in lost for part in owner.modules()):
             continue
         before = owner.__dict__.get(_RELEASED)
         if before:
             before.handle.remove()
         forward = before.forward if before else owner.__dict__.get("forward")
+        mine = list(dict.fromkeys((before.lost if before else []) + lost.get(id(owner), [])))
         # Of a compiled module, the one that was compiled.
         shown = [part for part in path.split(".") if part not in ("", "_orig_mod")]
         whole = ".".join([name, *shown])
-        owner.__dict__[_RELEASED] = _Released(owner, whole, stage, forward)
+        owner.__dict__[_RELEASED] = _Released(owner, whole, stage, forward, mine)
         owner.__dict__["forward"] = owner.__dict__[_RELEASED]
         if owner.__dict__.get("_compiled_call_impl") is not None:
             owner.__dict__["_compiled_call_impl"] = None
 
 
-def _still_on_meta(module: Any) -> bool:
+def _missing(module: Any) -> Iterator[tuple[str, bool]]:
+    """What release() has taken and nobody has brought back: its name, and whether a state dict
+    would have it."""
+    import torch
+
+    from ._placeholder import Placeholder
+
+    for path, owner in module.named_modules():
+        released = owner.__dict__.get(_RELEASED)
+        for place, key in released.lost if released else []:
+            tensor = _place(owner, place).get(key)
+            if not isinstance(tensor, torch.Tensor) or (place == _PLAIN and _made(owner, key)):
+                continue
+            unfilled = isinstance(tensor, Placeholder) and not tensor.filled()
+            if tensor.device.type == "meta" or unfilled:
+                saved = place == "_parameters" or (
+                    place == "_buffers" and key not in owner._non_persistent_buffers_set
+                )
+                yield (f"{path}.{key}" if path else key), saved
+
+
+def _made(owner: Any, key: str) -> bool:
+    """Whether a hook makes it from parameters before each call, as the older weight_norm and
+    spectral_norm do, and pruning."""
     return any(
-        tensor.device.type == "meta"
-        for owner in module.modules()
-        for _, _, tensor in _tensors_of(owner)
+        key in (getattr(hook, "name", None), getattr(hook, "_tensor_name", None))
+        for hook in owner._forward_pre_hooks.values()
     )
 
 
 class _Released:
     """Stands where the module's forward was, and before all hooks, which may need the weights."""
 
-    def __init__(self, owner: Any, name: str, stage: str | None, forward: Any) -> None:
+    def __init__(
+        self,
+        owner: Any,
+        name: str,
+        stage: str | None,
+        forward: Any,
+        lost: list[tuple[str, str]],
+    ) -> None:
         self.owner = owner
         self.name = name
         self.stage = stage
         self.forward = forward  # of the instance, where it had one of its own
+        self.lost = lost  # places and keys, of this module alone
         self.handle = owner.register_forward_pre_hook(self.before_call)
         owner._forward_pre_hooks.move_to_end(self.handle.id, last=False)
 
     def before_call(self, *_: Any) -> None:
-        if _still_on_meta(self.owner):
+        missing = list(_missing(self.owner))
+        if any(saved for _, saved in missing):
             raise ReleasedModuleError(self.name, self.stage)
+        if missing:
+            raise ReleasedModuleError(self.name, self.stage, [name for name, _ in missing])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.before_call()
@@ -294,10 +397,15 @@ class _Released:
 
     def undo(self) -> None:
         """Its weights have been loaded again."""
+        from ._placeholder import Placeholder
+
         for part in self.owner.modules():
             mine = part.__dict__.pop(_RELEASED, None)
             if mine is None:
                 continue
+            for key, tensor in part._buffers.items():
+                if isinstance(tensor, Placeholder):
+                    part._buffers[key] = tensor.plain()
             mine.handle.remove()
             if mine.forward is None:
                 part.__dict__.pop("forward", None)
