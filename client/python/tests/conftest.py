@@ -39,9 +39,10 @@ def eventually(what: Callable[[], Any], within: float = 20.0) -> Any:
 class Program:
     """Another Python process, whose output is read line by line."""
 
-    def __init__(self, code: str, *arguments: str) -> None:
+    def __init__(self, code: str, *arguments: str, stdin: int | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", code, *arguments],
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -144,8 +145,8 @@ class Daemon:
         """The stages that it holds."""
         return [lease["stage"] for lease in self.client(name).get("leases", [])]
 
-    def run(self, code: str, *arguments: str) -> Program:
-        program = Program(code, *arguments)
+    def run(self, code: str, *arguments: str, stdin: int | None = None) -> Program:
+        program = Program(code, *arguments, stdin=stdin)
         self.programs.append(program)
         return program
 

@@ -10,7 +10,10 @@ import json
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any, Callable
 
@@ -29,6 +32,7 @@ from stageload_client import (  # noqa: E402
     StagedModels,
     StageloadError,
     StillHeldWarning,
+    StopRequested,
     is_released,
     module_size,
     on_call,
@@ -624,6 +628,159 @@ def test_loads_and_releases_are_in_the_recording(daemon: Daemon, tmp_path: Path)
     assert summary["releases"] == {"count": 2, "bytes": 2 * SIZE}
     assert summary["outside_stage"] == ["vae"]
     assert "decode" in [stage["stage"] for stage in summary["stages"]]
+
+
+WITHOUT_TORCH = """
+import sys, warnings
+sys.modules["torch"] = None  # as where there is none
+from stageload_client import Job, Model, StagedModels, StillHeldWarning
+
+class Llm(dict):  # as a module of MLX, whose modules() is not torch's
+    def modules(self):
+        return [self]
+
+with Job("mlx", require=True) as job:
+    models = StagedModels(
+        {"llm": Model(Llm, memory="30M"), "vae": Model(Llm, memory="20M"), "object": object},
+        stages={"chat": ["llm"], "draw": ["vae", "object"]},
+        job=job,
+    )
+    with models:
+        with models.stage("chat"):
+            held = models["llm"]
+            print("chat", flush=True)
+            input()
+        with warnings.catch_warnings(record=True) as warned, models.stage("draw"):
+            warnings.simplefilter("always")
+            models["vae"], models["object"]
+            print("draw", models.loaded, flush=True)
+            input()
+        del held
+        with models.stage("chat"):
+            models["llm"]
+    print([str(warning.message) for warning in warned], models.loaded)
+    input()
+"""
+
+
+def test_without_torch_models_are_let_go_of_and_leases_come_back(daemon: Daemon) -> None:
+    program = daemon.run(WITHOUT_TORCH, stdin=subprocess.PIPE)
+
+    def go_on() -> None:
+        assert program.process.stdin is not None
+        program.process.stdin.write("\n")
+        program.process.stdin.flush()
+
+    assert program.line() == "chat"
+    eventually(lambda: daemon.leases("mlx") == ["chat"])
+    go_on()
+    assert program.line() == "draw ['vae', 'object']"
+    eventually(lambda: daemon.leases("mlx") == ["draw/vae"])
+    go_on()
+    assert program.line() == "['\"llm\" stays in memory: something else refers to it'] []"
+    eventually(lambda: daemon.leases("mlx") == [])
+    go_on()
+    assert program.end()[0] == 0
+
+
+class Bundle:
+    """No module of torch, though it has something of that name."""
+
+    modules = ("a", "b")
+
+
+def test_what_release_is_not_made_for_is_let_go_of(daemon: Daemon) -> None:
+    def script() -> Any:
+        return torch.jit.script(nn.Linear(8, 8))
+
+    with Job("render") as job:
+        models = StagedModels(
+            {"bundle": Model(Bundle, memory="30M"), "script": Model(script, memory="20M")},
+            stages={"both": ["bundle", "script"], "none": []},
+            job=job,
+        )
+        with models.stage("both"):
+            gone = [weakref.ref(models["bundle"]), weakref.ref(models["script"])]
+            eventually(lambda: len(daemon.leases("render")) == 2)
+        with models.stage("none"):
+            assert models.loaded == []
+            assert [one() for one in gone] == [None, None]
+            eventually(lambda: daemon.leases("render") == [])
+
+
+def hooked() -> Any:
+    model = nn.Linear(256, 256)
+    model._hf_hook = object()
+    return model
+
+
+def test_a_stage_that_cannot_be_entered_leaves_everything_as_it_was(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Job("render") as job:
+        models = StagedModels(
+            {"a": Model(linear(), memory="30M"), "hooked": Model(hooked, memory="20M")},
+            stages={"first": ["a", "hooked"], "second": [], "third": ["a"]},
+            job=job,
+        )
+        with models.stage("first"):
+            a, other = models["a"], models["hooked"]
+            with pytest.raises(ValueError, match='"hooked" has a hook'), models.stage("second"):
+                pass
+            assert models["a"] is a
+            assert models["hooked"] is other
+            a(torch.rand(1, 256))
+            with pytest.raises(ValueError, match='"hooked" has a hook'):
+                models.free("hooked")
+            eventually(lambda: sorted(daemon.leases("render")) == ["first/a", "first/hooked"])
+            with pytest.raises(ValueError, match='"hooked" has a hook'):
+                models.close()
+            assert models.loaded == ["hooked"]
+            eventually(lambda: daemon.leases("render") == ["first/hooked"])
+            del other._hf_hook
+            a = models["a"]
+
+            def stops(_: str) -> bool:
+                raise StopRequested("CANCELLED", "enough")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(job, "new_stage", stops)
+                with pytest.raises(StopRequested), models.stage("third"):
+                    pass
+            assert models["a"] is a
+            assert models.loaded == ["a"]
+            with models.stage("second"):
+                assert models.loaded == []
+            eventually(lambda: daemon.leases("render") == [])
+
+
+def test_a_free_that_is_interrupted_is_done_before_the_model_is_used(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Job("render") as job:
+        models = StagedModels({"a": Model(linear(), memory="30M")}, stages={"s": ["a"]}, job=job)
+        with models.stage("s"):
+            a = models["a"]
+
+            def interrupted(*_: Any) -> None:
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patched:
+                patched.setattr(sys.modules["stageload_client.release"], "_guard", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    models.free("a")
+            eventually(lambda: daemon.leases("render") == ["s"])
+            assert models.loaded == ["a"]
+            assert models["a"] is not a
+            models["a"](torch.rand(1, 256))
+            mine = models["a"].weight
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises(StillHeldWarning):
+                    models.free("a")
+            assert mine.numel() == 256 * 256
+            assert models.loaded == []
+            eventually(lambda: daemon.leases("render") == [])
 
 
 # ---- Pipelines of others ----

@@ -198,12 +198,18 @@ def _storages_of_all(keep: Iterable[Keep]) -> set[int]:
 # ---- What is refused ----
 
 
+def is_module(model: Any) -> bool:
+    """Of torch, which is not imported for it: MLX has no need of that, and modules of its own."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
 def refusal(module: Any, name: str) -> TypeError | ValueError | None:
     """Why release() would not take it. A TypeError is for good, a ValueError can be mended."""
+    if not is_module(module):
+        return TypeError(f"release() is for a torch.nn.Module, not {type(module).__name__}")
     import torch
 
-    if not isinstance(module, torch.nn.Module):
-        return TypeError(f"release() is for a torch.nn.Module, not {type(module).__name__}")
     for path, owner in module.named_modules():
         where = f"{name}.{path}" if path else name
         if isinstance(owner, torch.jit.ScriptModule):
@@ -465,12 +471,22 @@ def generators_kept() -> Iterator[None]:
     and when it is loaded must not change what comes out."""
     import random
 
-    import torch
-
     python = random.getstate()
-    cpu = torch.random.get_rng_state()
     numpy: Any = sys.modules.get("numpy")
     drawn = numpy.random.get_state() if numpy is not None else None
+    torch: Any = sys.modules.get("torch")
+    with _torch_generators_kept(torch) if torch is not None else contextlib.nullcontext():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            if drawn is not None:
+                numpy.random.set_state(drawn)
+
+
+@contextlib.contextmanager
+def _torch_generators_kept(torch: Any) -> Iterator[None]:
+    cpu = torch.random.get_rng_state()
     mps_backend = getattr(torch.backends, "mps", None)
     mps: Any = getattr(torch, "mps", None)
     on_mps = mps is not None and mps_backend is not None and mps_backend.is_available()
@@ -480,10 +496,7 @@ def generators_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        random.setstate(python)
         torch.random.set_rng_state(cpu)
-        if drawn is not None:
-            numpy.random.set_state(drawn)
         if mps_state is not None:
             mps.set_rng_state(mps_state)
         if cuda_states is not None:

@@ -15,12 +15,16 @@
 Entering a stage frees every model that it does not name. A model is loaded when it is first asked
 for, under a lease of its size. Random generators stand after a load where they stood before.
 
+A torch module is freed by release(), whoever else refers to it. Of anything else, such as a model
+of MLX, the reference is dropped, so that it is freed unless something else refers to it.
+
 Threads: one at a time loads or frees; a model must not be in use when a stage begins that frees it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import struct
@@ -28,6 +32,8 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +41,16 @@ from typing import Any, Callable, Union
 
 from .errors import StageloadError
 from .job import Job, Lease
-from .release import generators_kept, module_size, release, tell
+from .release import (
+    StillHeldWarning,
+    empty_caches,
+    generators_kept,
+    is_module,
+    module_size,
+    refusal,
+    release,
+    tell,
+)
 from .units import Duration, Size, parse_size
 
 _LONGEST_HEADER = 100_000_000  # as the safetensors library itself has it
@@ -133,6 +148,8 @@ class _Sizes:
 class _Loaded:
     module: Any
     lease: Lease | None
+    nbytes: int
+    freeing: bool = False  # was begun, and interrupted when this is seen
 
 
 class StagedModels:
@@ -177,6 +194,8 @@ class StagedModels:
         with self._lock:
             if name not in self._models:
                 raise KeyError(name)
+            if name in self._loaded and self._loaded[name].freeing:
+                self._free(name, self._stage)
             if name not in self._loaded:
                 if self._stage is not None and name not in self._stages[self._stage]:
                     needed = ", ".join(self._stages[self._stage]) or "none"
@@ -191,21 +210,30 @@ class StagedModels:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[StagedModels]:
         """Frees what it does not need. What it loads stays until another stage frees it, so that a
-        stage that is run again finds it there."""
+        stage that is run again finds it there. ValueError when release() refuses one of them that
+        it could free later: then nothing is freed, and the stage before it goes on."""
         with self._lock:
             if name not in self._stages:
                 known = ", ".join(self._stages)
                 raise ValueError(f'there is no stage "{name}", only: {known}')
-            outer, self._stage = self._stage, name
-            for model in list(self._loaded):
-                if model not in self._stages[name]:
-                    self._free(model, outer)
+            outer = self._stage
+            self._free_all([model for model in self._loaded if model not in self._stages[name]])
             if self._job is not None and not self._job.closed and not self._lease_tells(name):
                 self._job.new_stage(name)
+            self._stage = name
         try:
             yield self
         finally:
             self._stage = outer
+
+    def _free_all(self, names: Sequence[str]) -> None:
+        """What cannot be freed is told before anything is."""
+        for name in names:
+            refused = refusal(self._loaded[name].module, name)
+            if isinstance(refused, ValueError):
+                raise refused
+        for name in names:
+            self._free(name, self._stage)
 
     def _lease_tells(self, stage: str) -> bool:
         """Whether the stage begins with a lease that has its name."""
@@ -237,10 +265,11 @@ class StagedModels:
                 self._free(name, self._stage)
 
     def close(self) -> None:
-        """Frees all of them."""
-        with self._lock:
+        """Frees all of them. What release() refuses stays loaded, with its lease, and its error is
+        raised when the others are freed."""
+        with self._lock, contextlib.ExitStack() as frees:
             for name in list(self._loaded):
-                self._free(name, self._stage)
+                frees.callback(self._free, name, self._stage)
 
     def __enter__(self) -> StagedModels:
         return self
@@ -257,26 +286,57 @@ class StagedModels:
         try:
             with generators_kept():
                 module = self._models[name].load()
+            took = module_size(module) if is_module(module) else size or 0
+            if took:
+                self._sizes.put(name, took)
         except BaseException:
             if lease is not None:
                 lease.release()
             raise
-        took = module_size(module) if hasattr(module, "modules") else size or 0
-        if took:
-            self._sizes.put(name, took)
         kind = "reload" if name in self._before else "load"
         self._before.add(name)
         note = "" if self._stage else "outside_stage"
         tell(kind, name, took, time.monotonic() - begin, self._stage, note)
-        return _Loaded(module, lease)
+        return _Loaded(module, lease, took)
 
     def _free(self, name: str, stage: str | None) -> None:
-        loaded = self._loaded.pop(name)
-        others = [other.module for other in self._loaded.values()]
+        """Afterwards it is forgotten and its lease given back; unless it could not be freed, or
+        that was interrupted, and its memory is in use still."""
+        loaded = self._loaded[name]
+        refused = refusal(loaded.module, name)
+        if isinstance(refused, ValueError):
+            raise refused
+        loaded.freeing = True
         try:
-            if hasattr(loaded.module, "modules"):
-                keep = [other for other in others if hasattr(other, "modules")]
+            if refused is None:
+                others = [other.module for key, other in self._loaded.items() if key != name]
+                keep = [other for other in others if is_module(other)]
                 release(loaded.module, name=name, stage=stage, keep=keep)
-        finally:
-            if loaded.lease is not None:
-                loaded.lease.release()
+            else:
+                _drop(loaded, name, stage)
+        except StillHeldWarning:  # where warnings are errors
+            self._forget(name)
+            raise
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        lease = self._loaded.pop(name).lease
+        if lease is not None:
+            lease.release()
+
+
+def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
+    """For what release() is not made for."""
+    begin = time.monotonic()
+    alive: Callable[[], Any] = lambda: None  # noqa: E731
+    with contextlib.suppress(TypeError):  # of some classes there are no weak references
+        alive = weakref.ref(loaded.module)
+    loaded.module = None
+    gc.collect()
+    empty_caches()
+    held = alive() is not None
+    tell("release", name, 0 if held else loaded.nbytes, time.monotonic() - begin, stage)
+    if held:
+        warnings.warn(
+            f'"{name}" stays in memory: something else refers to it', StillHeldWarning, stacklevel=2
+        )
