@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import importlib
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import warnings
 import weakref
+from collections.abc import AsyncIterator, Awaitable, Generator
 from pathlib import Path
 from typing import Any, Callable
 
@@ -896,3 +898,156 @@ def test_on_call_makes_each_call_a_stage_and_gives_its_lease_back(daemon: Daemon
             assert job.current_stage is None
         eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
     gc.collect()
+
+
+def test_watches_may_be_closed_in_any_order(daemon: Daemon) -> None:
+    for first_opened_first_closed in (True, False):
+        pipe = Pipeline()
+        untouched = dict(vars(pipe.transformer)), dict(vars(pipe.vae))
+        with Job("render") as job:
+            watches = [watch_pipeline(pipe, job, memory={"decode": "9M"}) for _ in range(2)]
+            pipe(job)
+            assert pipe.seen == ["text encoder", "denoise", "denoise", "denoise", None]
+            for watched in watches if first_opened_first_closed else watches[::-1]:
+                watched.close()
+            pipe.seen.clear()
+            pipe(job)
+            assert pipe.seen == [None] * 5
+        assert (dict(vars(pipe.transformer)), dict(vars(pipe.vae))) == untouched
+
+
+def test_a_module_that_is_released_while_it_is_watched_is_not_watched_after_the_end(
+    daemon: Daemon,
+) -> None:
+    pipe = Pipeline()
+    with Job("render") as job:
+        with watch_pipeline(pipe, job):
+            release(pipe.transformer)
+        pipe.transformer.to_empty(device="cpu")
+        pipe.transformer(torch.rand(1, 8))
+        assert job.current_stage is None
+
+
+class Slots:
+    __slots__ = ("decode",)
+
+    def __init__(self) -> None:
+        self.decode = lambda: 1
+
+
+class Streaming:
+    """Methods whose bodies run after they have returned, calling themselves."""
+
+    text = "no method"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.seen: list[Any] = []
+
+    async def chat(self, go_on: Callable[[], Awaitable[Any]], again: int = 1) -> str:
+        self.seen.append(self.job.current_stage)
+        await go_on()
+        return await self.chat(go_on, again - 1) if again else "done"
+
+    def tokens(self, again: int = 1) -> Generator[Any, str, str]:
+        got = None
+        try:
+            got = yield self.job.current_stage
+        except KeyError as error:
+            yield f"caught {error}"
+        if again:
+            yield from self.tokens(again - 1)
+        return f"got {got}"
+
+    async def asynchronous(self) -> AsyncIterator[int]:
+        yield 1
+
+
+def test_what_cannot_be_watched_is_refused_at_once(daemon: Daemon) -> None:
+    pipe = Pipeline()
+    with Job("render") as job:
+        streaming = Streaming(job)
+        for target, method, words in (
+            (pipe, "__call__", 'Pipeline.__call__ would never be seen.*such as "forward"'),
+            (streaming, "text", "Streaming.text is not called: it is of type str"),
+            (streaming, "asynchronous", "is an asynchronous generator"),
+            (Slots(), "decode", "Slots.decode cannot be watched: a Slots has fixed slots"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                on_call(target, method, "stage", job)
+        for wrong in ({"memory": "13X"}, {"memory": 0}, {"timeout": "soon"}):
+            with pytest.raises(ValueError, match=r"is no size|above 0|is no duration"):
+                on_call(pipe, "vae.decode", "decode", job, **wrong)
+        with pytest.raises(ValueError, match="is no size"):
+            watch_pipeline(pipe, job, memory={"decode": "13X"})
+        setattr(pipe.vae, "decode", streaming.chat)  # noqa: B010
+        with pytest.raises(ValueError, match=r"Vae.decode is no ordinary method; use on_call"):
+            watch_pipeline(pipe, job)
+        assert "forward" not in vars(pipe.transformer)
+        assert pipe.vae.decode == streaming.chat
+
+
+def test_a_class_is_watched_by_any_of_its_methods(daemon: Daemon) -> None:
+    own = Pipeline.__call__
+    with Job("render") as job:
+        with on_call(Pipeline, "__call__", "whole", job):
+            pipe = Pipeline()
+            pipe(job)
+            assert pipe.seen == ["whole"] * 5
+            assert job.current_stage is None
+        assert Pipeline.__call__ is own
+
+
+def test_the_stage_of_a_coroutine_lasts_until_it_has_been_awaited(daemon: Daemon) -> None:
+    async def use(job: Job, streaming: Streaming) -> None:
+        go_on = asyncio.Event()
+        with on_call(streaming, "chat", "chat", job, memory="9M", timeout=5):
+            both = [asyncio.ensure_future(streaming.chat(go_on.wait)) for _ in range(2)]
+            held = ["chat", "chat"]
+            await asyncio.to_thread(eventually, lambda: daemon.leases("llm") == held)
+            go_on.set()
+            assert [await one for one in both] == ["done", "done"]
+            assert streaming.seen == ["chat"] * 4
+            assert job.current_stage is None
+            go_on.clear()
+            cancelled = asyncio.ensure_future(streaming.chat(go_on.wait))
+            await asyncio.to_thread(eventually, lambda: len(streaming.seen) == 5)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
+            assert job.current_stage is None
+        go_on.set()
+        await streaming.chat(go_on.wait)
+        assert streaming.seen[-1] is None
+
+    with Job("llm") as job:
+        asyncio.run(use(job, Streaming(job)))
+        eventually(lambda: "llm" in daemon.clients() and daemon.leases("llm") == [])
+
+
+def test_the_stage_of_a_generator_lasts_from_its_first_value_to_its_end(daemon: Daemon) -> None:
+    with Job("llm") as job:
+        streaming = Streaming(job)
+        with on_call(streaming, "tokens", "tokens", job, memory="9M", timeout=5):
+            assert list(streaming.tokens()) == ["tokens", "tokens"]
+            assert job.current_stage is None
+            tokens = streaming.tokens()
+            assert job.current_stage is None
+            next(tokens)
+            eventually(lambda: daemon.leases("llm") == ["tokens"])
+            # While its caller has a value, another is not a part of it.
+            other = streaming.tokens()
+            next(other)
+            eventually(lambda: daemon.leases("llm") == ["tokens", "tokens"])
+            other.close()
+            eventually(lambda: daemon.leases("llm") == ["tokens"])
+            assert tokens.throw(KeyError("x")) == "caught 'x'"
+            next(tokens)
+            with pytest.raises(StopIteration, match="got None"):
+                next(tokens)
+            assert job.current_stage is None
+            answered = streaming.tokens(again=0)
+            next(answered)
+            with pytest.raises(StopIteration, match="got yes"):
+                answered.send("yes")
+        assert list(streaming.tokens()) == [None, None]
+        eventually(lambda: daemon.leases("llm") == [])

@@ -4,13 +4,16 @@
     with watch_pipeline(pipe, job, memory={"decode": "6G"}):
         image = pipe(prompt)
 
-Threads: a pipeline is called by one thread at a time.
+Threads: a pipeline is called by one thread at a time; coroutines of one beside each other.
 """
 
 from __future__ import annotations
 
+import collections.abc
+import contextvars
 import copy
 import functools
+import inspect
 import operator
 import threading
 import types
@@ -18,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .job import Job, Lease
-from .units import Duration, Size
+from .units import Duration, Size, parse_duration, parse_size
 
 # Parts of diffusers' pipelines, by the stage that a call of them is.
 _DIFFUSERS = {
@@ -33,16 +36,20 @@ class Watched:
 
     def __init__(self, job: Job, memory: Mapping[str, Size], timeout: Duration | None) -> None:
         self._job = job
-        self._memory = dict(memory)
-        self._timeout = timeout
+        self._memory = {stage: parse_size(size) for stage, size in memory.items()}
+        if 0 in self._memory.values():
+            raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
+        self._timeout = None if timeout is None else parse_duration(timeout)
         self._lock = threading.RLock()
         self._lease: Lease | None = None
         self._depth = 0
         self._patched: list[_Call] = []
+        self._closed = False
         self.stages: list[str] = []  #: whose calls are watched
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._leave()
             for call in reversed(self._patched):
                 call.undo()
@@ -58,7 +65,7 @@ class Watched:
         *parts, name = path.split(".")
         for part in parts:
             target = getattr(target, part)
-        call = _Call(self, target, name, stage, ends_with_call)
+        call = _kind(target, name)(self, target, name, stage, ends_with_call)
         self._patched.append(call)
         setattr(target, name, call)
         if stage not in self.stages:
@@ -68,10 +75,15 @@ class Watched:
         if self._lease is not None and self._lease.stage == stage:
             return
         self._leave()
-        if self._job.closed:
-            return
-        memory = self._memory.get(stage)
-        self._lease = self._job.stage(stage, memory, timeout=self._timeout).acquire()
+        if not self._idle():
+            self._lease = self._new_lease(stage).acquire()
+
+    def _idle(self) -> bool:
+        """Calls are only passed on."""
+        return self._closed or self._job.closed
+
+    def _new_lease(self, stage: str) -> Lease:
+        return self._job.stage(stage, self._memory.get(stage), timeout=self._timeout)
 
     def _leave(self) -> None:
         lease, self._lease = self._lease, None
@@ -126,11 +138,103 @@ class _Call:
 
     def undo(self) -> None:
         if vars(self._owner).get(self._name) is not self:
-            return  # somebody else has put something over it
-        if self._before is None:
+            return  # somebody else has put something over it, which goes on to call this
+        before = self._before
+        while isinstance(before, _Call) and before._watched._closed:
+            before = before._before
+        if before is None:
             delattr(self._owner, self._name)
         else:
-            setattr(self._owner, self._name, self._before)
+            setattr(self._owner, self._name, before)
+
+
+# Whose coroutines or generators run here: what they call themselves is a part of them.
+_running: contextvars.ContextVar[tuple[Watched, ...]] = contextvars.ContextVar(
+    "stageload_running", default=()
+)
+
+
+class _CoroutineCall(_Call):
+    """The stage lasts until it has been awaited. Each has a lease of its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        mark = getattr(inspect, "markcoroutinefunction", None)  # since Python 3.12
+        if mark is not None:
+            mark(self)
+
+    async def __call__(self, *arguments: Any, **named: Any) -> Any:
+        watched = self._watched
+        if watched._idle() or watched in _running.get():
+            return await self._original(*arguments, **named)
+        async with watched._new_lease(self._stage):
+            before = _running.set((*_running.get(), watched))
+            try:
+                return await self._original(*arguments, **named)
+            finally:
+                _running.reset(before)
+
+
+class _GeneratorCall(_Call):
+    """The stage begins when its first value is asked for, and lasts until it ends or is closed.
+    Each has a lease of its own."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        watched = self._watched
+        generator = self._original(*arguments, **named)
+        if watched._idle() or watched in _running.get():
+            return (yield from generator)
+        with watched._new_lease(self._stage):
+            return (yield from _Steps(watched, generator))
+
+
+class _Steps(collections.abc.Generator[Any, Any, Any]):
+    """A generator that is known to run only while it does, and not while its caller has a value."""
+
+    def __init__(self, watched: Watched, generator: Any) -> None:
+        self._watched = watched
+        self._generator = generator
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._generator.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._generator.throw, *error)
+
+    def close(self) -> None:
+        self._step(self._generator.close)
+
+    def _step(self, step: Any, *arguments: Any) -> Any:
+        before = _running.set((*_running.get(), self._watched))
+        try:
+            return step(*arguments)
+        finally:
+            _running.reset(before)
+
+
+def _kind(target: Any, name: str) -> type[_Call]:
+    """How the method is watched. ValueError for one that cannot be."""
+    method = getattr(target, name)
+    where = f"{type(target).__name__}.{name}"
+    if not callable(method):
+        raise ValueError(f"{where} is not called: it is of type {type(method).__name__}")
+    if not hasattr(target, "__dict__"):
+        raise ValueError(f"{where} cannot be watched: a {type(target).__name__} has fixed slots")
+    if isinstance(method, _Call):
+        return type(method)
+    if isinstance(target, type):
+        if not inspect.isfunction(inspect.getattr_static(target, name)):
+            raise ValueError(f"{target.__name__}.{name} is no method of the class's instances")
+    elif name.startswith("__") and name.endswith("__"):
+        raise ValueError(
+            f"{where} would never be seen: Python looks for it in the class. Watch a method that "
+            'it calls, such as "forward", or put the call into a "with job.stage(...)"'
+        )
+    if inspect.isasyncgenfunction(method):
+        raise ValueError(f'{where} is an asynchronous generator; use "async with job.stage(...)"')
+    if inspect.iscoroutinefunction(method):
+        return _CoroutineCall
+    return _GeneratorCall if inspect.isgeneratorfunction(method) else _Call
 
 
 def on_call(
@@ -144,7 +248,9 @@ def on_call(
 ) -> Watched:
     """Each call of target's `method` ("decode", or "vae.decode") is a stage of the job, which ends
     when the call returns; with `memory`, under a lease of so much. A call within one is a part of
-    it. A module is watched by its "forward"."""
+    it. A module is watched by its "forward". The stage of a coroutine ends when it has been
+    awaited, that of a generator when that ends or is closed. ValueError for what cannot be watched:
+    "__call__" and the like of one object, asynchronous generators."""
     watched = Watched(job, {} if memory is None else {stage: memory}, timeout)
     watched._watch(target, method, stage, ends_with_call=True)
     return watched
@@ -164,23 +270,34 @@ def watch_pipeline(
     the VAE returns, the others when another stage begins: the denoiser is called once a step.
     ValueError when no part is found.
     """
-    watched = Watched(job, memory or {}, timeout)
     for name in memory or {}:
         if name not in _DIFFUSERS:
             raise ValueError(f'memory: there is no stage "{name}", only: {", ".join(_DIFFUSERS)}')
-    for stage, parts in _DIFFUSERS.items():
-        for part in parts:
-            owner = getattr(pipe, part.split(".")[0], None)
-            if owner is None:
-                continue
-            if "." in part:
-                if hasattr(owner, "decode"):
-                    watched._watch(pipe, part, stage, ends_with_call=True)
-            elif hasattr(owner, "forward"):
-                watched._watch(owner, "forward", stage, ends_with_call=False)
+    watched = Watched(job, memory or {}, timeout)
+    try:
+        _watch_parts(watched, pipe)
+    except BaseException:
+        watched.close()
+        raise
     if not watched.stages:
         raise ValueError(
             f"{type(pipe).__name__} has no text encoder, denoiser or VAE that is known here; "
             "use on_call for its parts"
         )
     return watched
+
+
+def _watch_parts(watched: Watched, pipe: Any) -> None:
+    for stage, parts in _DIFFUSERS.items():
+        for part in parts:
+            owner = getattr(pipe, part.split(".")[0], None)
+            if owner is None:
+                continue
+            method = "decode" if "." in part else "forward"
+            if not hasattr(owner, method):
+                continue
+            if _kind(owner, method) is not _Call:
+                raise ValueError(
+                    f"{type(owner).__name__}.{method} is no ordinary method; use on_call for it"
+                )
+            watched._watch(owner, method, stage, ends_with_call=method == "decode")
