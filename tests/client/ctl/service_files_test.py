@@ -233,7 +233,7 @@ class Units(unittest.TestCase):
         service, socket = self.write(XDG_RUNTIME_DIR="/run/user/1000")
         with open(service) as file:
             lines = file.read().splitlines()
-        for line in ("KillMode=process", "Restart=always", "ExecReload=/bin/kill -HUP $MAINPID", "OOMPolicy=continue", "TimeoutStopSec=30",
+        for line in ("KillMode=process", "Restart=always", "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'", "OOMPolicy=continue", "TimeoutStopSec=30",
                      "LimitNOFILE=8192:524288", "StartLimitIntervalSec=0",
                      "Requires=stageloadd.socket"):
             self.assertIn(line, lines)
