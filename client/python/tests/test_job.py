@@ -546,6 +546,10 @@ def test_what_the_daemon_would_refuse_is_refused_without_one_too(home: Path) -> 
             job.report(**{"a b": 1})
         with pytest.raises(StageloadError, match="gauges: 33, a client has at most 32"):
             job.report(**{f"g{i}": i for i in range(33)})
+        with pytest.raises(StageloadError, match=r"marks.note: 257 bytes, the limit is 256"):
+            job.mark("x" * 257)
+        with pytest.raises(StageloadError, match=r"marks.stage: is empty"):
+            job.new_stage("")
         with pytest.raises(TypeError, match="stage is text, not 123"):
             job.stage(123, "1M")  # type: ignore[arg-type]
         for name in ("\udc80", "a\nb", "x" * 257):

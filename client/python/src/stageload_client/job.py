@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Union
 
-from ._checks import check_gauges, check_policy, check_word
+from ._checks import check_gauges, check_policy, check_word, invalid
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._loop import CallbackThread, LibraryThread, library
@@ -703,6 +703,10 @@ def _mark(
     nbytes: float | None,
     seconds: float | None,
 ) -> telemetry_service_pb2.Mark:
+    for field, word in (("stage", stage or ""), ("name", name), ("note", note)):
+        check_word(f"marks.{field}", word)
+    if kind == "stage" and not stage:
+        raise invalid("marks.stage", 'is empty; a mark of kind "stage" names the stage that begins')
     mark = telemetry_service_pb2.Mark(kind=kind, stage=stage or "", name=name, note=note)
     if nbytes is not None:
         mark.nbytes = whole_bytes(nbytes)
