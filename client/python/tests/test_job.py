@@ -615,6 +615,30 @@ def test_a_job_hears_the_daemon_whatever_a_callback_or_a_loop_does(
         job.close()
 
 
+def test_a_mistake_of_the_library_costs_a_job_no_more_than_a_registration(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    take_up = _session.Session._take_up
+    mistakes = ["a mistake"]
+
+    async def take_up_or_not(session: _session.Session, link: _session.Link) -> Any:
+        if mistakes:
+            raise LookupError(mistakes.pop())
+        return await take_up(session, link)
+
+    stops: list[StopRequested] = []
+    with Job("render", on_stop=stops.append) as job, job.stage("decode", memory="1M"):
+        monkeypatch.setattr(_session, "_REFUSED_PAUSE", 0.1)
+        monkeypatch.setattr(_session.Session, "_take_up", take_up_or_not)
+        daemon.kill()
+        daemon.start()
+        eventually(lambda: daemon.leases("render") == ["decode"])
+        assert not job.joined
+        daemon.ctl("cancel", str(job.client_id))
+        eventually(lambda: stops)
+    assert "LookupError: a mistake" in capfd.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_lease_for_a_loop_that_is_over_goes_back(no_daemon: Daemon) -> None:
     no_daemon.config(POOL)

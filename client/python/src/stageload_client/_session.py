@@ -335,7 +335,11 @@ class Session:
             pause = 0.0
             try:
                 link = await self._register(await search.look())
-                taken_up, refused = await self._take_up(link)
+                try:
+                    taken_up, refused = await self._take_up(link)
+                except Exception:
+                    await _end(link)
+                    raise
             except (CallFailed, NoDaemon) as error:
                 refused_us = not is_gone(error)
                 if self.phase is Phase.LOOKING and (refused_us or not search.early):
@@ -352,23 +356,19 @@ class Session:
         """Declares what is held. CallFailed only when that daemon has gone, too."""
         taken_up: dict[int, int] = {}
         refused = ""
-        try:
-            for key, held in list(self._leases.items()):
-                ask = Ask(held.stage, held.memory, 0.0, held.worker, lambda _: None)
-                ask.held.request_id = held.request_id
-                request = ask.request(link)
-                request.already_loaded = True
-                try:
-                    granted = await self._acquire_of(link, request, ask, _TAKES_UP_WITHIN)
-                except CallFailed as error:
-                    if none_answers(error):
-                        raise
-                    refused += f'; it did not take the lease of "{held.stage}": {error}'
-                else:
-                    taken_up[key] = granted.lease_id
-        except CallFailed:
-            await _end(link)
-            raise
+        for key, held in list(self._leases.items()):
+            ask = Ask(held.stage, held.memory, 0.0, held.worker, lambda _: None)
+            ask.held.request_id = held.request_id
+            request = ask.request(link)
+            request.already_loaded = True
+            try:
+                granted = await self._acquire_of(link, request, ask, _TAKES_UP_WITHIN)
+            except CallFailed as error:
+                if none_answers(error):
+                    raise
+                refused += f'; it did not take the lease of "{held.stage}": {error}'
+            else:
+                taken_up[key] = granted.lease_id
         return taken_up, refused
 
     async def _publish(self, link: Link, taken_up: dict[int, int]) -> str:
