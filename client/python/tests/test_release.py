@@ -900,13 +900,27 @@ def test_on_call_makes_each_call_a_stage_and_gives_its_lease_back(daemon: Daemon
     gc.collect()
 
 
+def stages_begun(job: Job, run: Callable[[Job], Any]) -> list[str]:
+    stage, begun = job.stage, []
+
+    def seen(name: str, *arguments: Any, **named: Any) -> Any:
+        begun.append(name)
+        return stage(name, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(job, "stage", seen)
+        run(job)
+    return begun
+
+
 def test_watches_may_be_closed_in_any_order(daemon: Daemon) -> None:
     for first_opened_first_closed in (True, False):
         pipe = Pipeline()
         untouched = dict(vars(pipe.transformer)), dict(vars(pipe.vae))
         with Job("render") as job:
-            watches = [watch_pipeline(pipe, job, memory={"decode": "9M"}) for _ in range(2)]
-            pipe(job)
+            watches = [watch_pipeline(pipe, job), on_call(pipe.transformer, "forward", "step", job)]
+            begun = stages_begun(job, pipe)
+            assert begun == ["text encoder", "step", "denoise", "step", "step", "decode"]
             assert pipe.seen == ["text encoder", "denoise", "denoise", "denoise", None]
             for watched in watches if first_opened_first_closed else watches[::-1]:
                 watched.close()

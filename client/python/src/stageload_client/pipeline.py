@@ -101,14 +101,15 @@ class _Call:
     def __init__(
         self, watched: Watched, owner: Any, name: str, stage: str, ends_with_call: bool
     ) -> None:
+        original = getattr(owner, name)
+        functools.update_wrapper(self, original)  # first: its attributes may have these names
         self._watched = watched
         self._owner = owner
         self._name = name
         self._stage = stage
         self._ends_with_call = ends_with_call
         self._before = vars(owner).get(name)
-        self._original = getattr(owner, name)
-        functools.update_wrapper(self, self._original)
+        self._original = original
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         watched = self._watched
