@@ -159,16 +159,14 @@ void Examination::LookAtDaemon() {
 }
 
 void Examination::LookAtFolders() {
-  const auto check = [this](const char* name, const std::string& folder,
-                            Readable readable = Readable::kByOwnerOnly) {
-    Add(CheckFolder(name, folder, CheckPrivateFolder(folder, readable)));
+  const auto check = [this](const char* name, const std::string& folder) {
+    Add(CheckFolder(name, folder, CheckPrivateFolder(folder, Readable::kByOwnerOnly)));
   };
   const std::string socket_folder = paths_.socket.substr(0, paths_.socket.rfind('/'));
   check("socket_folder", socket_folder.empty() ? "/" : socket_folder);
   if (auto finding = CheckSocketFile(paths_.socket)) Add(*std::move(finding));
   if (socket_folder != paths_.state) check("state_folder", paths_.state);
-  // It takes others' reading away by itself.
-  check("log_folder", paths_.logs, Readable::kByAnyone);
+  check("log_folder", paths_.logs);
   Add(CheckFiles(paths_));
 }
 

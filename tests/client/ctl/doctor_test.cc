@@ -529,7 +529,7 @@ class DoctorFiles : public ::testing::Test {
   Finding OfLogFolder() {
     return AsNobody([this] {
       return CheckFolder("log_folder", paths_.logs,
-                         CheckPrivateFolder(paths_.logs, Readable::kByAnyone));
+                         CheckPrivateFolder(paths_.logs, Readable::kByOwnerOnly));
     });
   }
 
@@ -546,9 +546,9 @@ TEST_F(DoctorFiles, WhatOneCommandUnderSudoLeavesIsNamedWithTheWayToHaveItBack) 
     EXPECT_THAT(OfFiles(), Fails(path + " belongs to root", "sudo chown -R 65534 " + path));
     ASSERT_EQ(::chown(path.c_str(), kNobody, kNobody), 0);
   }
+  ASSERT_EQ(::chmod(paths_.logs.c_str(), 0700), 0);
   EXPECT_THAT(OfLogFolder(), Oks(paths_.logs));
   ASSERT_EQ(::chown(paths_.logs.c_str(), 0, 0), 0);
-  ASSERT_EQ(::chmod(paths_.logs.c_str(), 0700), 0);
   EXPECT_THAT(OfLogFolder(),
               Fails(paths_.logs + " belongs to root", "sudo chown -R 65534 " + paths_.logs));
 }
