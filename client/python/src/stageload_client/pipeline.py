@@ -14,6 +14,7 @@ import contextvars
 import copy
 import functools
 import inspect
+import math
 import operator
 import threading
 import types
@@ -39,7 +40,9 @@ class Watched:
         self._memory = {stage: parse_size(size) for stage, size in memory.items()}
         if 0 in self._memory.values():
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
-        self._timeout = None if timeout is None else parse_duration(timeout)
+        self._timeout = timeout
+        if timeout is not None and timeout != math.inf:
+            parse_duration(timeout)  # so that a wrong one is refused now
         self._lock = threading.RLock()
         self._lease: Lease | None = None
         self._depth = 0
