@@ -81,6 +81,18 @@ TEST(Release, TellsWhatSomethingElseRefersTo) {
   EXPECT_EQ(view.numel(), 256);
 }
 
+TEST(Release, RefusesASparseTensorBeforeAnythingIsFreed) {
+  torch::nn::Linear linear(16, 16);
+  linear->register_buffer("mask", torch::eye(16).to_sparse());
+  try {
+    Release(*linear);
+    ADD_FAILURE() << "it stays in memory, and nobody was told";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("mask is Sparse"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(linear->weight.numel(), 256);
+}
+
 TEST(Release, FreesGradients) {
   torch::nn::Linear linear(16, 16);
   linear->forward(torch::rand({1, 16})).sum().backward();

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,12 @@ inline std::int64_t Sum(const Storages& storages, bool alive_only) {
   return sum;
 }
 
+inline void CheckDense(const torch::OrderedDict<std::string, torch::Tensor>::Item& tensor) {
+  TORCH_CHECK(!tensor.value().defined() || tensor.value().layout() == torch::kStrided,
+              "stageload::Release: ", tensor.key(), " is ", tensor.value().layout(),
+              " and would stay in memory; drop the module instead");
+}
+
 // One parameter or buffer. Every handle of it shares one TensorImpl, whose data goes.
 inline void Strip(torch::Tensor tensor, const std::set<const void*>& keep, Storages& gone,
                   Storages& kept) {
@@ -104,8 +111,12 @@ inline void EmptyCaches() {
 
 }  // namespace release_internal
 
+// c10::Error, before anything is freed, where a parameter or buffer is not strided but sparse or of
+// MKL-DNN: it has no storage of its own that could go.
 inline ReleaseStats Release(torch::nn::Module& module, const ReleaseOptions& options = {}) {
   const torch::NoGradGuard no_grad;
+  for (const auto& tensor : module.named_parameters()) release_internal::CheckDense(tensor);
+  for (const auto& tensor : module.named_buffers()) release_internal::CheckDense(tensor);
   std::set<const void*> keep;
   for (const torch::Tensor& tensor : options.keep) keep.insert(release_internal::KeyOf(tensor));
   release_internal::Storages gone;
