@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/environment.h"
+#include "client/ctl/pipe.h"
 #include "client/ctl/print.h"
-#include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
 namespace {
@@ -26,18 +26,6 @@ struct CloseFile {
   void operator()(std::FILE* file) const { (void)std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
-
-struct Ends {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-absl::StatusOr<Ends> MakePipe() {
-  int ends[2];
-  if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
-  for (const int end : ends) (void)fcntl(end, F_SETFD, FD_CLOEXEC);
-  return Ends{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 std::string ReadAll(int fd) {
   std::string all;
@@ -71,9 +59,9 @@ absl::StatusOr<Filtered> Filter(std::vector<std::string> argv, const std::string
   const File err(std::tmpfile());
   if (!err) return absl::ErrnoToStatus(errno, "make a temporary file");
   (void)fcntl(fileno(err.get()), F_SETFD, FD_CLOEXEC);
-  absl::StatusOr<Ends> in = MakePipe();
+  absl::StatusOr<Pipe> in = MakePipe();
   if (!in.ok()) return in.status();
-  absl::StatusOr<Ends> out = MakePipe();
+  absl::StatusOr<Pipe> out = MakePipe();
   if (!out.ok()) return out.status();
   const absl::StatusOr<pid_t> pid =
       Start(argv, in->read.get(), out->write.get(), fileno(err.get()));

@@ -1,29 +1,16 @@
 // Two pipes and a fork.
 #include "client/ctl/held_child.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "client/ctl/environment.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/pipe.h"
 
 namespace stageload::ctl {
 namespace {
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (pipe(ends) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
-  Pipe made{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  for (const int end : ends) (void)fcntl(end, F_SETFD, FD_CLOEXEC);
-  return made;
-}
 
 // The child's whole life before its command. Only calls that are safe after a fork.
 [[noreturn]] void Hold(int go, int failed, char** argv) {
