@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -125,9 +124,7 @@ absl::StatusOr<UniqueFd> Dial(const std::string& path) {
   if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
   absl::StatusOr<UniqueFd> fd = NewSocket();
   if (!fd.ok()) return fd;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
+  const sockaddr_un address = SocketAddress(path);
   int error = 0;
   for (int tries = 0; tries < 1000; ++tries) {
     if (connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {

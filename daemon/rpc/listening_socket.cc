@@ -129,13 +129,6 @@ absl::StatusOr<int> TakeLock(const std::string& path, const std::string& listens
   return status;
 }
 
-sockaddr_un Address(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  return address;
-}
-
 absl::StatusOr<int> NewSocket() {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "make a Unix socket");
@@ -168,7 +161,7 @@ absl::Status RemoveStale(const std::string& path) {
 }
 
 absl::Status Bind(int fd, const std::string& path) {
-  const sockaddr_un address = Address(path);
+  const sockaddr_un address = SocketAddress(path);
   // The folder keeps others out; the mode does so too, from the first moment.
   const mode_t before = ::umask(S_IXUSR | S_IRWXG | S_IRWXO);
   const int failed =

@@ -14,6 +14,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/socket_file.h"
 
 namespace stageload::rpc {
 namespace {
@@ -92,9 +93,7 @@ std::optional<bool> LeadsTo(const std::string& path, int listening) {
   if (HasWaiting(listening)) return std::nullopt;
   const int probe = ::socket(AF_UNIX, SOCK_STREAM, 0);
   if (probe < 0) return std::nullopt;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const sockaddr_un address = SocketAddress(path);
   static_cast<void>(::fcntl(probe, F_SETFD, FD_CLOEXEC));
   static_cast<void>(::fcntl(probe, F_SETFL, O_NONBLOCK));
   const int failed =
