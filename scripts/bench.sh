@@ -10,18 +10,6 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
   exit 0
 fi
 
-# Only this script needs hyperfine.
-install_hyperfine() {
-  command -v hyperfine >/dev/null && return
-  if [ "$(uname -s)" = Darwin ]; then
-    brew install hyperfine
-  elif [ "$(id -u)" = 0 ]; then
-    apt-get install -y -q --no-install-recommends hyperfine
-  else
-    sudo apt-get install -y -q --no-install-recommends hyperfine
-  fi
-}
-
 # Of each command as a whole process, its median, its own CPU time, and how many times `true` that is.
 whole_processes() {
   local bin=build/release/bin home
@@ -45,8 +33,7 @@ whole_processes() {
   rm -rf "$home"
 }
 
-./scripts/install_dependencies.sh
-install_hyperfine
+./scripts/install_dependencies.sh hyperfine  # which only this script needs
 cmake --preset release -DSTAGELOAD_TESTS=ON >/dev/null
 cmake --build --preset release --target core_bench queue_bench telemetry_bench sessions_bench \
   stageloadctl stageloadd stageload-shim >/dev/null

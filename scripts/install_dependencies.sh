@@ -2,6 +2,8 @@
 # Installs what the build and the tests need and this machine lacks: apt-get on Debian 12 and Ubuntu
 # 24.04 or newer, Homebrew on macOS. Asks for nothing and touches nothing when all is there.
 # docs/dependencies.md says what each is for.
+#
+# usage: install_dependencies.sh [PACKAGE...]   also these, whose names are the same everywhere
 set -euo pipefail
 
 debian_packages=(
@@ -17,6 +19,9 @@ brew_formulae=(
   spdlog sqlitecpp sqlite cli11 tomlplusplus
   nlohmann-json googletest google-benchmark tmux gnuplot jq fish groff
 )
+
+debian_packages+=(${@+"$@"})
+brew_formulae+=(${@+"$@"})
 
 die() {
   echo "install_dependencies: $*" >&2
