@@ -11,12 +11,8 @@
 namespace stageload::ctl {
 namespace {
 
-// telemetry_service.proto
-constexpr absl::Duration kInterval = absl::Milliseconds(500);
 // The daemon answers a call of this kind with a sample at once.
 constexpr std::chrono::seconds kFirstWithin(1);
-// After the command's end: what the daemon did to it may be told only with the next sample.
-constexpr std::chrono::milliseconds kLastWord(500);
 
 }  // namespace
 
@@ -36,8 +32,9 @@ void GuardTrace::Begin(const Connection& connection, Recording::Subject subject)
   Watch(connection);
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kFirstWithin, [this] { return recording_ || !watching_; });
-  if (!recording_ && watching_)
+  if (!recording_ && watching_) {
     Note("the daemon is slow to tell of the command; its trace begins later");
+  }
 }
 
 void GuardTrace::GoOn(const Connection& connection) {
@@ -54,7 +51,7 @@ void GuardTrace::Watch(const Connection& connection) {
   }
   v1::WatchProcessRequest request;
   request.set_pid(subject_.pid);
-  request.set_interval_ns(absl::ToInt64Nanoseconds(kInterval));
+  request.set_interval_ns(absl::ToInt64Nanoseconds(Recording::kInterval));
   call_ = std::make_unique<WatchCall>(
       connection, request,
       [this, call](v1::WatchProcessResponse answer) { OnAnswer(call, std::move(answer)); },
@@ -67,8 +64,8 @@ void GuardTrace::OnAnswer(int call, v1::WatchProcessResponse answer) {
   if (recording_) {
     recording_->Add(answer);
   } else if (answer.has_sample()) {
-    recording_.emplace(
-        Recording::Begin(*std::exchange(writer_, std::nullopt), kInterval, subject_, answer));
+    recording_.emplace(Recording::Begin(*std::exchange(writer_, std::nullopt), Recording::kInterval,
+                                        subject_, answer));
     changed_.notify_all();
   }
 }
@@ -90,7 +87,8 @@ void GuardTrace::End(int wait_status) {
   {
     std::unique_lock lock(mutex_);
     if (recording_) recording_->CommandEnded(wait_status);
-    changed_.wait_for(lock, kLastWord, [this] { return !watching_; });
+    changed_.wait_for(lock, absl::ToChronoMilliseconds(Recording::kLastWord),
+                      [this] { return !watching_; });
     ++calls_;  // what comes now is too late
   }
   call_.reset();

@@ -16,12 +16,12 @@
 #include "client/ctl/invocation.h"
 #include "client/ctl/options.h"
 #include "client/ctl/record_run.h"
+#include "client/ctl/recording.h"
 
 namespace stageload::ctl {
 namespace {
 
 // telemetry_service.proto
-constexpr absl::Duration kDefaultInterval = absl::Milliseconds(500);
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(20);
 constexpr absl::Duration kLongestInterval = absl::Hours(1);
 
@@ -40,7 +40,7 @@ struct Options {
 };
 
 absl::StatusOr<absl::Duration> ReadInterval(const std::string& text) {
-  if (text.empty()) return kDefaultInterval;
+  if (text.empty()) return Recording::kInterval;
   const absl::StatusOr<absl::Duration> interval = DurationOption("--interval", text);
   if (interval.ok() && (*interval < kShortestInterval || *interval > kLongestInterval)) {
     return absl::InvalidArgumentError(

@@ -23,8 +23,6 @@ namespace {
 constexpr absl::Duration kGrace = absl::Seconds(5);
 // How often a process is looked at that no daemon watches.
 constexpr absl::Duration kPoll = absl::Milliseconds(200);
-// After the command's end: what the daemon did to it may be told only with the next sample.
-constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -196,7 +194,7 @@ void RecordRun::OnCallEnded(const absl::Status& status) {
 
 void RecordRun::AwaitLastWord() {
   recording_->CommandEnded(*command_->wait_status());
-  const absl::Time until = command_->ended_at() + kLastWord;
+  const absl::Time until = command_->ended_at() + Recording::kLastWord;
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();
     const std::optional<Event> event = events_.Pop(std::max(left, absl::ZeroDuration()));

@@ -84,9 +84,8 @@ void Recording::Add(const v1::WatchProcessResponse& answer) {
 void Recording::AddSample(const v1::ProcessSample& sample) {
   const TraceSample line = client::TraceLine(sample, begin_);
   if (!interrupted_.empty()) {
-    const std::string gap = FormatSpan(absl::Seconds(line.t - last_t_));
-    Mark(begin_ + absl::Seconds(last_t_), absl::StrCat("no samples for ", gap, ": ", interrupted_));
-    interrupted_.clear();
+    Mark(begin_ + absl::Seconds(last_t_),
+         client::GapNote(absl::Seconds(line.t - last_t_), std::exchange(interrupted_, "")));
   }
   const bool was_cut = writer_.cut();
   const bool written = Write(writer_.Write(line));

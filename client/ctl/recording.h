@@ -22,6 +22,11 @@ namespace stageload::ctl {
 
 class Recording {
  public:
+  // From one sample to the next, where nobody says otherwise (telemetry_service.proto).
+  static constexpr absl::Duration kInterval = absl::Milliseconds(500);
+  // After the command's end: what the daemon did to it may be told only with the next sample.
+  static constexpr absl::Duration kLastWord = absl::Milliseconds(500);
+
   struct Subject {
     pid_t pid = 0;
     // Empty for a process that ran already; else it is held back until the recording has begun.

@@ -8,6 +8,7 @@
 #include <utility>
 
 namespace stageload::ctl {
+
 Terminal::Terminal() : fd_(open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
   termios modes{};
   if (fd_.valid() && tcgetattr(fd_.get(), &modes) == 0) modes_ = modes;

@@ -174,8 +174,7 @@ void MeterCore::NoteGap(double until) {
   if (missing_.empty()) return;
   TraceEvent line;
   line.kind = "mark";
-  line.note = absl::StrCat("no samples for ", FormatSpan(absl::Seconds(until - last_t_)), ": ",
-                           std::exchange(missing_, ""));
+  line.note = GapNote(absl::Seconds(until - last_t_), std::exchange(missing_, ""));
   line.t = last_t_;
   (void)writer_->Write(line);
 }

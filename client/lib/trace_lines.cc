@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "base/text.h"
+
 namespace stageload::client {
 
 using Json = nlohmann::ordered_json;
@@ -42,6 +45,10 @@ TraceEvent TraceLine(const v1::Event& event) {
   line.rest = Json{{"event", std::string(event.kind())}}.dump(-1, ' ', false,
                                                               Json::error_handler_t::replace);
   return line;
+}
+
+std::string GapNote(absl::Duration gap, const std::string& why) {
+  return absl::StrCat("no samples for ", FormatSpan(gap), ": ", why);
 }
 
 double TimeOf(const v1::Event& event, const v1::ProcessSample& sample, absl::Duration begin,

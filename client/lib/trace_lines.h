@@ -4,6 +4,8 @@
 #ifndef STAGELOAD_CLIENT_LIB_TRACE_LINES_H_
 #define STAGELOAD_CLIENT_LIB_TRACE_LINES_H_
 
+#include <string>
+
 #include "absl/time/time.h"
 #include "base/trace.h"
 #include "stageload/v1/telemetry_service.pb.h"
@@ -14,6 +16,8 @@ namespace stageload::client {
 TraceSample TraceLine(const v1::ProcessSample& sample, absl::Duration begin);
 // A mark as the program said it, and what was done to it as a note. Without its `t`.
 TraceEvent TraceLine(const v1::Event& event);
+// What stands at the last sample before a time of which there are none.
+std::string GapNote(absl::Duration gap, const std::string& why);
 // When that was, in seconds since `begin`. An event has the wall clock only, and that may be set
 // meanwhile: so it is counted from the sample that it came with, and kept between that and the one
 // before, which was at `last_t`.
