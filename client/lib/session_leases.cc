@@ -62,10 +62,11 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
                   .worker = ThisWorker(),
                   .lease_id = 0};
   std::vector<Blocker> blockers;
+  const bool waits = !options.timeout || *options.timeout > std::chrono::nanoseconds(0);
   const auto on_wait = [&](const v1::Waiting& from) {
     const Waiting waiting = FromProto(from);
     blockers = waiting.blockers;
-    if (options.on_wait) options.on_wait(waiting);
+    if (options.on_wait && waits) options.on_wait(waiting);
   };
   for (std::int64_t known = 0;;) {
     const std::optional<DaemonLink> link = AwaitLink(known, deadline, options);

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "daemon/core/blocker.h"
 #include "daemon/core/ids.h"
 #include "daemon/core/job.h"
 #include "daemon/core/profile.h"
@@ -88,6 +89,7 @@ struct LeaseDenied {
   LeaseId id{};
   JobId client{};
   absl::Status status;
+  std::vector<Blocker> blockers;  // of one that has given up
 };
 
 // For telemetry and the event history. See telemetry::Event for the words.

@@ -95,6 +95,8 @@ Effects Scheduler::Step(const Instant& now, const Event& event) {
     CancelChildren(now, effects);
     Admit(now, effects);
   }
+  // Only now, so that who does not wait is not forced. What was forced stood before others, too.
+  if (ForceProgress(now, effects)) Admit(now, effects);
   return effects;
 }
 
@@ -726,7 +728,12 @@ Scheduler::Client Scheduler::RemoveClient(const Instant&, JobId id, Effects& eff
   queue_.Occupy(client.record.group, -1);
   if (settling_ && settling_->id == id) settling_.reset();
   DenyWanted(client, effects);
-  for (const LeaseId lease : client.leases) leases_.erase(lease);
+  for (const LeaseId held : client.leases) {
+    const auto lease = leases_.extract(held);
+    Tell(effects, {"lease_released", id,
+                   absl::StrCat(lease.mapped().stage, ": ", FormatBytes(lease.mapped().memory),
+                                ", as its client ended")});
+  }
   nesting_.Remove(id);
   room_.reset();
   return client;

@@ -160,10 +160,6 @@ Demand Scheduler::DemandOfLease(const Lease& lease) const {
 void Scheduler::Admit(const Instant& now, Effects& effects) {
   while (AdmitNext(now, effects)) {
   }
-  if (!ForceProgress(now, effects)) return;
-  // The lease that was forced stood before others.
-  while (AdmitNext(now, effects)) {
-  }
 }
 
 // Admits the first that may go, and says whether there was one. Whoever is before it waits for
@@ -278,12 +274,13 @@ bool Scheduler::GiveUpWaiting(const Instant& now, Effects& effects) {
     if (waiting.give_up && *waiting.give_up <= now.awake) late.push_back(id);
   }
   for (const LeaseId id : late) {
-    DenyLease(id,
-              WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                             "no room within ", FormatSpan(waiting_leases_.at(id).timeout), ": ",
-                             JoinTexts(BlockersOf(now, id)))),
-                         kAdmissionTimeout),
-              effects);
+    std::vector<Blocker> blockers = BlockersOf(now, id);
+    absl::Status status =
+        WithReason(absl::ResourceExhaustedError(
+                       absl::StrCat("no room within ", FormatSpan(waiting_leases_.at(id).timeout),
+                                    ": ", JoinTexts(blockers))),
+                   kAdmissionTimeout);
+    DenyLease(id, std::move(status), std::move(blockers), effects);
   }
   return !starts.empty() || !late.empty();
 }
@@ -403,12 +400,13 @@ void Scheduler::DropLease(LeaseId id) {
   leases_.erase(id);
 }
 
-void Scheduler::DenyLease(LeaseId id, absl::Status status, Effects& effects) {
+void Scheduler::DenyLease(LeaseId id, absl::Status status, std::vector<Blocker> blockers,
+                          Effects& effects) {
   const Lease lease = leases_.at(id);
   DropLease(id);
   Tell(effects, {"lease_denied", lease.client,
                  absl::StrCat(lease.stage, ": ", std::string(status.message()))});
-  effects.emplace_back(LeaseDenied{id, lease.client, std::move(status)});
+  effects.emplace_back(LeaseDenied{id, lease.client, std::move(status), std::move(blockers)});
 }
 
 // Its client ends, or is to.
@@ -418,7 +416,7 @@ void Scheduler::DenyWanted(Client& client, Effects& effects) {
       WithReason(absl::CancelledError(absl::StrCat("client ", Value(client.record.id), " is ",
                                                    client.stop ? "being stopped" : "gone")),
                  kJobEnded);
-  for (const LeaseId lease : wanted) DenyLease(lease, status, effects);
+  for (const LeaseId lease : wanted) DenyLease(lease, status, {}, effects);
 }
 
 // Progress over deadlock: when nobody can go on before somebody else does, the oldest goes.

@@ -216,6 +216,7 @@ class Engine::Impl {
   void AcquireRefused(std::uint64_t token, const absl::Status& status);
   void LeaseIsQueued(const core::LeaseQueued& queued);
   void LeaseIsGranted(const core::LeaseGranted& granted);
+  void LeaseIsDenied(const core::LeaseDenied& denied);
   void AnswerAcquisition(WatchToken token, absl::StatusOr<LeaseEvent> answer);
   std::optional<WatchToken> AcquisitionOf(core::LeaseId id) const;
   void TellWaiting(Acquisition& acquisition, std::vector<core::Blocker> blockers);

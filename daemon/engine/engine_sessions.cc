@@ -225,8 +225,7 @@ void Engine::Impl::CarryOutForSessions(const core::Effect& effect) {
   } else if (const auto* granted = std::get_if<core::LeaseGranted>(&effect)) {
     LeaseIsGranted(*granted);
   } else if (const auto* denied = std::get_if<core::LeaseDenied>(&effect)) {
-    if (const auto token = AcquisitionOf(denied->id)) AnswerAcquisition(*token, denied->status);
-    ForgetLease(denied->id);
+    LeaseIsDenied(*denied);
   }
 }
 
@@ -334,6 +333,18 @@ void Engine::Impl::LeaseIsGranted(const core::LeaseGranted& granted) {
                                     telemetry::Mark{.kind = "stage", .stage = stage}});
   AnswerAcquisition(
       *token, LeaseGranted{granted.id, granted.forced, Now().awake - lease->second.asked.awake});
+}
+
+// Who did not wait has not heard yet what blocks it, nor may who waited know the newest.
+void Engine::Impl::LeaseIsDenied(const core::LeaseDenied& denied) {
+  if (const auto token = AcquisitionOf(denied.id)) {
+    Acquisition& acquisition = acquisitions_.at(*token);
+    if (!denied.blockers.empty() && acquisition.told.IsNews(denied.blockers, Now().awake)) {
+      TellWaiting(acquisition, denied.blockers);
+    }
+    AnswerAcquisition(*token, denied.status);
+  }
+  ForgetLease(denied.id);
 }
 
 // The last answer to who waits for a lease.

@@ -95,6 +95,21 @@ TEST_F(AdmissionApi, S08_OfTwoPipelinesThatWaitForEachOtherTheOldestGetsOnMarked
   EXPECT_FALSE(GrantOf(*most).forced());
 }
 
+TEST_F(AdmissionApi, WhoDoesNotWaitIsNeverForcedAndHearsWhatBlocksIt) {
+  StartWithPool("1G");
+  const ChildProcess process = Sleeper();
+  ApiSession only(paths().socket, Registration(process, "only"));
+  GrantOf(*only.Acquire("a", MiB(600).count(), 0));
+  const auto now = only.Acquire("b", MiB(600).count(), 0);
+  const auto blocked = now->Next();
+  ASSERT_TRUE(blocked && blocked->has_waiting());
+  EXPECT_EQ(blocked->waiting().blockers(0).kind(), v1::BLOCKER_KIND_MEMORY);
+  EXPECT_EQ(now->End().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(now->Next().has_value());
+  // Were it to wait, nobody else could make room for it.
+  EXPECT_TRUE(GrantOf(*only.Acquire("b", MiB(600).count())).forced());
+}
+
 TEST_F(AdmissionApi, AGrantThatWasNotOnItsWayWhenItsCallerLeftIsGivenBack) {
   StartWithPool("1G");
   const ChildProcess process = Sleeper();

@@ -110,11 +110,13 @@ class ApiSession {
   ApiStream<v1::RegisterResponse>& stream() { return stream_; }
   v1::AdmissionService::Stub& stub() { return *stub_; }
 
-  std::unique_ptr<LeaseWait> Acquire(const std::string& stage, std::int64_t memory) {
+  std::unique_ptr<LeaseWait> Acquire(const std::string& stage, std::int64_t memory,
+                                     std::optional<std::int64_t> start_timeout_ns = std::nullopt) {
     v1::AcquireRequest request;
     request.set_client_id(client_id_);
     request.set_stage(stage);
     request.set_memory_bytes(memory);
+    if (start_timeout_ns) request.set_start_timeout_ns(*start_timeout_ns);
     return std::make_unique<LeaseWait>(
         [&](grpc::ClientContext* context) { return stub_->Acquire(context, request); });
   }

@@ -21,6 +21,15 @@ class SessionsTest : public LibraryTest {
     LibraryTest::SetUp();
     WriteConfig("memory_pool = \"150M\"\n");
   }
+  // Whether there was such an event in the frames.
+  bool Told(const std::string& kind, const std::string& words) {
+    for (const Frame& frame : Frames()) {
+      for (const Event& event : frame.events) {
+        if (event.kind == kind && event.text.find(words) != std::string::npos) return true;
+      }
+    }
+    return false;
+  }
 };
 
 // ---- 28 ----
@@ -41,6 +50,7 @@ TEST_F(SessionsTest, S28_AClientThatIsKilledWhileItHoldsALeaseIsGoneWithinASecon
   std::cout << "a killed holder's lease was another's after " << took << "\n";
   EXPECT_LT(took, absl::Seconds(1));
   EXPECT_TRUE(next.Prints("granted"));
+  EXPECT_TRUE(Eventually([&] { return Told("lease_released", "as its client ended"); }));
   EndHolder("next");
   EXPECT_EQ(next.Wait().exit_code, 0);
 }

@@ -552,7 +552,9 @@ void Invariants::On(const core::LeaseQueued& queued) {
   }
   const Own* client = Active(acquiring_->client);
   if (client == nullptr) return Break(Rule::kAnswers, "a lease for who is not active");
-  leases_[queued.id] = {acquiring_->client, acquiring_->memory, client->row.policy.priority};
+  OwnLease& lease = leases_[queued.id];
+  lease = {acquiring_->client, acquiring_->memory, client->row.policy.priority};
+  lease.waits = acquiring_->start_timeout != absl::ZeroDuration();
 }
 
 void Invariants::On(const core::LeaseGranted& granted) {

@@ -221,6 +221,7 @@ class Invariants {
     int priority = 0;
     int passed = 0;
     bool granted = false;
+    bool waits = true;  // for room; else it goes at once or not at all
   };
 
   // Books (invariants.cc). What is fed:

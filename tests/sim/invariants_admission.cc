@@ -302,6 +302,10 @@ void Invariants::PassByLease(const OwnLease& admitted, LeaseId id) {
 // Only when nobody can go on, only the oldest, and only while there is some room.
 void Invariants::CheckForced(const core::LeaseGranted& granted) {
   ++counters_[Count::kLeasesForced];
+  if (!leases_.at(granted.id).waits) {
+    Break(Rule::kProgress,
+          absl::StrCat("lease ", Value(granted.id), " is forced, and was not to wait"));
+  }
   const auto waits = [this](JobId id) {
     return std::any_of(leases_.begin(), leases_.end(), [id](const auto& entry) {
       return entry.second.client == id && !entry.second.granted;

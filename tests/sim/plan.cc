@@ -251,6 +251,7 @@ Ask DrawAsk(Random& random, const Plan& plan) {
   for (int i = 0; i < stages; ++i) {
     std::optional<absl::Duration> timeout;
     if (random.Chance(0.3)) timeout = random.Between(absl::ZeroDuration(), absl::Seconds(20));
+    if (random.Chance(0.1)) timeout = absl::ZeroDuration();  // now or not at all
     ask.stages.push_back({plan.machine.total * random.Between(0.02, 0.5),
                           random.Between(absl::Seconds(0.3), absl::Seconds(6)), timeout});
   }

@@ -34,7 +34,8 @@
 // Acquire without a timeout waits for it, for as long as its stop token is not used.
 //
 // Leases and deadlock: when every client waits for a lease, one is forced. A program waits in this
-// sense when each of its threads that holds a lease waits for another.
+// sense when each of its threads that holds a lease waits for another. What does not wait at all
+// (TryAcquire, or Acquire with a timeout of 0 or less) is never forced.
 #ifndef STAGELOAD_SESSION_H_
 #define STAGELOAD_SESSION_H_
 
@@ -187,7 +188,7 @@ struct Waiting {
 };
 
 struct AcquireOptions {
-  // How long to wait for room. Absent: for ever.
+  // How long to wait for room. Absent: for ever. 0 or less: not at all, so on_wait is not called.
   std::optional<std::chrono::nanoseconds> timeout;
   // Called on the waiting thread, at once when it must wait and whenever what blocks it changes. An
   // exception takes the request back and comes out of Acquire.

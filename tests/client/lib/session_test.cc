@@ -233,9 +233,20 @@ TEST_F(SessionTest, TryAcquireGivesNothingWhenThereIsNoRoomNow) {
       script.Grant(1);
       return grpc::Status::OK;
     }
+    script.Wait("needs 10, has 5");
     return ctl::Failure(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room", "ADMISSION_TIMEOUT");
   };
   Session session(Options());
+  AcquireOptions at_once;
+  at_once.timeout = -std::chrono::seconds(1);
+  at_once.on_wait = [](const Waiting&) { ADD_FAILURE() << "it does not wait"; };
+  try {
+    (void)session.Acquire("large", kGiB, at_once);
+    ADD_FAILURE() << "there was no room";
+  } catch (const NoRoom& refused) {
+    ASSERT_EQ(refused.blockers().size(), 1U);
+    EXPECT_EQ(refused.blockers()[0].text, "needs 10, has 5");
+  }
   EXPECT_TRUE(session.TryAcquire("small", 1).has_value());
   EXPECT_FALSE(session.TryAcquire("large", kGiB).has_value());
 }

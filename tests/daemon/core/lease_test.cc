@@ -60,6 +60,34 @@ TEST_F(LeaseTest, NothingIsForcedWhileAnotherProgramOfTheSameClientHoldsALeaseAn
   EXPECT_TRUE(All<LeaseGranted>(effects)[0].forced);
 }
 
+TEST_F(LeaseTest, WhoDoesNotWaitIsNotForcedAndHearsWhatBlocksIt) {
+  Available(GiB(8));
+  Sample();
+  const int session = Register({});
+  const Effects asked = Acquiring(session, GiB(10), absl::ZeroDuration());
+  EXPECT_THAT(All<LeaseGranted>(asked), IsEmpty());
+  ASSERT_THAT(All<LeaseDenied>(asked), SizeIs(1));
+  const LeaseDenied denied = All<LeaseDenied>(asked)[0];
+  EXPECT_EQ(ReasonOf(denied.status), kAdmissionTimeout);
+  EXPECT_THAT(std::string(denied.status.message()), HasSubstr("needs 10 GiB"));
+  std::vector<BlockerKind> kinds;
+  for (const Blocker& blocker : denied.blockers) kinds.push_back(blocker.kind);
+  EXPECT_THAT(kinds, ElementsAre(BlockerKind::kLevel, BlockerKind::kMemory));
+  // One that waits is, as nobody else could ever make room for it.
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(session, GiB(10), absl::Seconds(1))), SizeIs(1));
+}
+
+TEST_F(LeaseTest, WhatAClientHeldIsReleasedInTheTelemetryAsItEnds) {
+  Sample();
+  const int session = Register({});
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(session, GiB(10))), SizeIs(1));
+  const std::vector<Note> notes = All<Note>(Step(ClientGone{JobId{session}}));
+  std::vector<std::string> kinds;
+  for (const Note& note : notes) kinds.push_back(note.kind);
+  EXPECT_THAT(kinds, ElementsAre("lease_released", "ended"));
+  EXPECT_THAT(notes[0].text, HasSubstr("10 GiB, as its client ended"));
+}
+
 TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
   const int job = RunJob(GiB(12));
   const Bytes reserved = scheduler_->Reserved();

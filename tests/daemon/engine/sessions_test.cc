@@ -282,6 +282,19 @@ TEST_F(SessionsTest, ALeaseWithoutRoomInTimeIsDeniedWithTheFigures) {
   EXPECT_THAT(std::string(denied.message()), HasSubstr("no room within 0.3s: MEMORY: needs 8 GiB"));
 }
 
+TEST_F(SessionsTest, WhoDoesNotWaitIsToldWhatBlocksItAndGetsNothing) {
+  core::Config config;
+  config.memory_pool = GiB(10);
+  Life life(folder_, host_, config);
+  const Session only = Register(life, Child());
+  Acquire(life, only, GiB(8)).told->Next<LeaseGranted>();
+  const Lease now = Acquire(life, only, GiB(8), "", absl::ZeroDuration());
+  const LeaseWaiting blocked = now.told->Next<LeaseWaiting>();
+  ASSERT_THAT(blocked.blockers, SizeIs(1));
+  EXPECT_EQ(blocked.blockers[0].kind, core::BlockerKind::kMemory);
+  EXPECT_EQ(ReasonOf(now.told->NextError()), kAdmissionTimeout);
+}
+
 TEST_F(SessionsTest, AnotherProcessGetsNoLeaseOfAClientThatIsNotItsOwn) {
   Life life(folder_, host_);
   Session session = Register(life, Child());

@@ -39,10 +39,6 @@ _TAKES_UP_WITHIN = 10.0
 # forgetting who has left.
 _CLOSES_WITHIN = 1.0
 _ENDED_PAUSE = 0.001
-# The daemon says what blocks a request before it gives it up, if it has time for that; so a request
-# of which it did not say it is asked again, with ten times as much.
-_SHORTEST_TIMEOUT = 0.001
-_EXPLAINED_WITHIN = 0.1
 # A daemon that refuses a registration is not asked again at once.
 _REFUSED_PAUSE = 5.0
 
@@ -109,7 +105,6 @@ class Ask:
         self.begin = awake()
         self.timeout = timeout
         self.asked = False
-        self.shortest = _SHORTEST_TIMEOUT
         self.deadline = None if timeout is None else self.begin + timeout
         self._deliver = deliver
         self.blockers: tuple[Blocker, ...] = ()
@@ -129,13 +124,6 @@ class Ask:
     def left(self) -> float | None:
         return None if self.deadline is None else max(self.deadline - awake(), 0.0)
 
-    def unexplained(self, error: CallFailed) -> bool:
-        """Whether it is to be asked again, to hear what blocks it."""
-        if error.reason != "ADMISSION_TIMEOUT" or self.blockers:
-            return False
-        self.shortest *= 10
-        return self.shortest <= _EXPLAINED_WITHIN
-
     def request(self, link: Link) -> admission.AcquireRequest:
         held = self.held
         request = admission.AcquireRequest(
@@ -149,7 +137,7 @@ class Ask:
         left = self.left() if self.asked else self.timeout
         self.asked = True
         if left is not None:
-            request.start_timeout_ns = round(max(left, self.shortest) * 1e9)
+            request.start_timeout_ns = round(max(left, 0.0) * 1e9)
         return request
 
 
@@ -443,8 +431,6 @@ class Session:
                     raise _closed() from None
                 if ask.given_up:
                     raise
-                if ask.unexplained(error):
-                    continue
                 if not is_gone(error) and error.reason != "CLIENT_NOT_FOUND":
                     raise self._refusal(ask, error) from None
             else:
