@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
+#include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/installation.h"
@@ -144,7 +145,8 @@ int Restart(const Invocation& invocation, Platform platform) {
 struct Found {
   std::string socket;
   std::optional<Connection> running;
-  std::string silence;  // why one that is there does not answer
+  std::string program_change;  // of the one that runs
+  std::string silence;         // why one that is there does not answer
   Installation installation;
   bool here = false;  // installed, for this home
   bool elsewhere = false;
@@ -177,6 +179,7 @@ Json StatusJson(const Found& found) {
             {"daemon", found.running ? ToJson(found.running->version) : Json()}};
   if (found.running) {
     json["uptime_seconds"] = absl::ToDoubleSeconds(Uptime(found.running->version));
+    if (!found.program_change.empty()) json["program_change"] = found.program_change;
   }
   if (!found.silence.empty()) json["error"] = found.silence;
   json["service"] = service;
@@ -215,6 +218,11 @@ std::string StatusText(const Found& found) {
     const std::string starter = StarterOf(found.running->version);
     absl::StrAppend(&text, "up:      ", FormatSpan(Uptime(found.running->version)),
                     starter.empty() ? "" : absl::StrCat(", started by ", starter), "\n");
+    if (!found.program_change.empty()) {
+      absl::StrAppend(&text, "program: ", found.program_change,
+                      " since it started, as by an upgrade: `stageloadctl daemon restart` (jobs "
+                      "run on)\n");
+    }
   }
   absl::StrAppend(&text, "service: ", ServiceText(found), "\n",
                   "log:     ", found.installation.terms().paths.logs, "/stageloadd.log\n");
@@ -224,13 +232,14 @@ std::string StatusText(const Found& found) {
 int Status(const Invocation& invocation, Platform platform, bool json) {
   absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
   if (!installation.ok()) return Fail(installation.status());
-  Found found{installation->terms().paths.socket, {}, "", *std::move(installation)};
+  Found found{installation->terms().paths.socket, {}, "", "", *std::move(installation)};
   found.here = found.installation.ServesHere();
   found.elsewhere = !found.here && found.installation.Exists();
   auto running = Running(invocation.connect);
   if (!running.ok() && !absl::IsDeadlineExceeded(running.status())) return Fail(running.status());
   if (running.ok()) {
     found.running = *std::move(running);
+    if (found.running) found.program_change = ProgramChange(found.running->version.pid());
   } else {
     found.silence = absl::StrCat("nobody answers at ", found.socket);
   }

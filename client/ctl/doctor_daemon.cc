@@ -84,6 +84,13 @@ Finding Answers(const DaemonFacts& facts, absl::Time now) {
         absl::StrCat(text, "; but its home is ", state, " and yours is ", facts.paths.state),
         "set STAGELOAD_HOME and STAGELOAD_SOCKET alike for both, or neither");
   }
+  if (!facts.program_change.empty()) {
+    return Warn("daemon",
+                absl::StrCat(text, "; since then ", facts.program_change, ", as by an upgrade"),
+                "`stageloadctl daemon restart` has it be the one that is installed now (jobs run "
+                "on)");
+  }
+  }
   if (daemon.dry_run()) {
     return Warn("daemon", absl::StrCat(text, "; it is a dry run, which stops nobody"),
                 "to have it act: `stageloadctl daemon restart`");
@@ -188,6 +195,7 @@ DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& con
   facts.paths = paths;
   if (connection.ok()) {
     facts.version = connection->version;
+    facts.program_change = ProgramChange(connection->version.pid());
   } else {
     facts.silence = connection.status();
   }

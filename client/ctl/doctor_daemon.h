@@ -32,6 +32,8 @@ struct DaemonFacts {
   int lock_pid = 0;       // of who holds the lock, else of the last that did; 0: unknown
   char lock_state = '?';  // of the holder: 'T' is stopped
   bool may_start = true;  // a command would start one
+  // Of the one that answers.
+  std::string program_change;  // ProgramChange()
 };
 // `connection` is what Connect() has said without starting one.
 DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& connection);

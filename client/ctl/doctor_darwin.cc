@@ -1,9 +1,13 @@
 // macOS: sysctl by name.
+#include <libproc.h>
 #include <sys/proc.h>
 #include <sys/sysctl.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/doctor_platform.h"
@@ -52,6 +56,18 @@ char StateOf(int pid) {
   std::size_t size = sizeof process;
   if (::sysctl(name, 4, &process, &size, nullptr, 0) != 0 || size == 0) return '?';
   return process.kp_proc.p_stat == SSTOP ? 'T' : 'R';
+}
+
+// The path is made from the vnode (xnu bsd/kern/proc_info.c, proc_pidpathinfo_internal), and of one
+// that has lost its name there may be none. A file of the same name is not told from ours.
+std::string ProgramChange(int pid) {
+  char path[PROC_PIDPATHINFO_MAXSIZE];
+  errno = 0;
+  const int length = ::proc_pidpath(pid, path, sizeof path);
+  if (length <= 0) return errno == ENOENT ? "its file was removed" : "";
+  const std::string text(path, static_cast<std::size_t>(length));
+  const bool gone = ::access(text.c_str(), F_OK) != 0 && errno == ENOENT;
+  return gone ? text + " was removed" : "";
 }
 
 }  // namespace stageload::ctl

@@ -1,11 +1,14 @@
 // Linux: /proc/swaps, /etc/os-release, /proc/PID/limits and /proc/PID/stat.
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -108,6 +111,18 @@ char StateOf(int pid) {
   const std::string text = Contents(absl::StrCat("/proc/", pid, "/stat"));
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
+}
+
+std::string ProgramChange(int pid) {
+  std::error_code error;
+  std::string path =
+      std::filesystem::read_symlink(absl::StrCat("/proc/", pid, "/exe"), error).string();
+  // proc(5), of /proc/PID/exe.
+  const std::string mark = " (deleted)";
+  if (error || !absl::EndsWith(path, mark)) return "";
+  path.resize(path.size() - mark.size());
+  return absl::StrCat(path,
+                      std::filesystem::exists(path, error) ? " was replaced" : " was removed");
 }
 
 }  // namespace stageload::ctl

@@ -67,6 +67,9 @@ Limits OwnLimits();
 std::optional<Limits> LimitsOf(int pid);
 // 'T' of one that is stopped (by SIGSTOP or a debugger); '?' when it cannot be told.
 char StateOf(int pid);
+// "/x/stageloadd was removed" or "... was replaced", since the process started; empty where neither
+// is so or it cannot be told.
+std::string ProgramChange(int pid);
 
 // `used` and `total` are the daemon's reading.
 Finding CheckSwap(const Machine& machine, std::optional<Bytes> used, std::optional<Bytes> total);

@@ -31,7 +31,8 @@ ADDED = {("LogPiece", "data_base64"), ("Config", "running")}
 FILLED_IN = {("Policy", "wait_free_percent"), ("Policy", "swap_budget_bytes"),
              ("Policy", "kill_free_percent"), ("Policy", "priority"), ("Policy", "grace_ns")}
 # Not to be seen here: what takes a daemon that hangs, an installed service, a Mac, swap, or a machine that cannot be read.
-UNSEEN = {("DaemonStatus", "error"), ("Service", "loaded"), ("Service", "where"), ("Service", "condition"), ("Service", "error"),
+UNSEEN = {("DaemonStatus", "error"), ("DaemonStatus", "program_change"),
+          ("Service", "loaded"), ("Service", "where"), ("Service", "condition"), ("Service", "error"),
           ("Machine", "swap_enabled"), ("Probe", "errors"), ("SwapArea", "path"),
           ("SwapArea", "kind"), ("SwapArea", "size_bytes"), ("ProbeHost", "pageable_internal_bytes"),
           ("ProbeHost", "gpu_wired_limit_bytes")}

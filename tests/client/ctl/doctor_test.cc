@@ -438,6 +438,9 @@ TEST(DoctorDaemon, OneThatAnswersIsToldWithWhoStartedItAndWhen) {
                                            "3m"));
   facts.version->set_dry_run(true);
   EXPECT_THAT(CheckDaemon(facts, now), Warns("dry run", "daemon restart"));
+  facts.program_change = "/Cellar/1/stageloadd was removed";
+  EXPECT_THAT(CheckDaemon(facts, now),
+              Warns("since then /Cellar/1/stageloadd was removed", "daemon restart"));
   facts.version->set_state_directory("/home/other");
   EXPECT_THAT(CheckDaemon(facts, now), Warns("its home is /home/other", "STAGELOAD_HOME"));
 }
