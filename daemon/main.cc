@@ -38,6 +38,7 @@
 #include "daemon/jobs/end_hooks.h"
 #include "daemon/jobs/exit_watcher.h"
 #include "daemon/jobs/jobs.h"
+#include "daemon/jobs/shim_path.h"
 #include "daemon/log.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/passed_socket.h"
@@ -56,6 +57,7 @@ constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
 struct Options {
   std::optional<absl::Duration> idle_exit;
   bool log_stderr = false;
+  std::string started_as;  // argv[0]
   Overrides overrides;
   rpc::StartedBy started_by = rpc::StartedBy::kUser;
 };
@@ -89,13 +91,20 @@ std::vector<std::string> ProcessVariables() {
 // Any thread may ask for the end; it comes as a signal would.
 void AskToEnd() { kill(getpid(), SIGTERM); }
 
-absl::StatusOr<std::string> ShimPath() {
-  const std::filesystem::path self = OwnProgram();
+// The paths by which this program can be found, and its next version after an upgrade.
+absl::StatusOr<std::vector<std::string>> OwnPaths(const std::string& started_as) {
+  const std::string self = OwnProgram();
   if (self.empty()) return absl::InternalError("cannot tell which file this program is run from");
-  const std::string shim = self.parent_path() / "stageload-shim";
-  if (access(shim.c_str(), X_OK) == 0) return shim;
-  return absl::NotFoundError(absl::StrCat("run ", shim, ": ", std::strerror(errno),
-                                          "; stageload-shim belongs beside stageloadd"));
+  return jobs::PathsOf(self, started_as, ProcessEnvironment()("PATH").value_or(""));
+}
+
+absl::StatusOr<std::string> ShimPath(const std::vector<std::string>& programs) {
+  std::string shim = jobs::ShimBeside(programs);
+  if (!shim.empty()) return shim;
+  const std::filesystem::path folder = std::filesystem::path(programs.front()).parent_path();
+  return absl::NotFoundError(absl::StrCat("there is no ", (folder / "stageload-shim").string(),
+                                          " that can be run; it belongs beside stageloadd: "
+                                          "install stageload anew"));
 }
 
 // A daemon that launchd or systemd keeps running is not started in vain while another has the home:
@@ -174,7 +183,9 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   if (!settings.ok()) return settings.status();
   settings_ = *std::move(settings);
   autostarted_ = options.started_by == rpc::StartedBy::kAutostart;
-  const absl::StatusOr<std::string> shim = ShimPath();
+  const absl::StatusOr<std::vector<std::string>> programs = OwnPaths(options.started_as);
+  if (!programs.ok()) return programs.status();
+  const absl::StatusOr<std::string> shim = ShimPath(*programs);
   if (!shim.ok()) return shim.status();
   // First, since nothing below may be touched by two daemons; the lock lies in the state folder,
   // which is made and checked with it.
@@ -185,6 +196,7 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   if (log.ok()) log = OpenLog(paths.logs, settings_->config()->log, options.log_stderr);
   if (!log.ok()) return log;
   jobs_.emplace(paths.jobs, *shim);
+  jobs_->FindShimBy([programs = *programs] { return jobs::ShimBeside(programs); });
   absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store, [this] {
     const std::vector<core::JobId> folders = jobs_->Folders();
     return folders.empty() ? core::JobId{0} : folders.back();
@@ -404,6 +416,7 @@ int main(int argc, char** argv) {
       "stageloadd keeps several ML jobs on one machine from pushing each other into swap.");
   std::string idle_exit;
   stageload::Options options;
+  if (argc > 0) options.started_as = argv[0];
   app.add_option("--idle-exit", idle_exit, "Leave after so long with nothing to do, such as 10m");
   std::string log_level;
   app.add_flag("--log-stderr", options.log_stderr, "Log to stderr too");

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/own_program.h"
 #include "base/utf8.h"
 #include "client/ctl/service_templates.h"
 
@@ -163,20 +163,6 @@ std::string XmlEscape(const std::string& text) {
 std::string UnitQuote(const std::string& word) {
   return absl::StrCat(
       "\"", absl::StrReplaceAll(Unspecified(word), {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
-}
-
-std::string StablePath(const std::string& path) {
-  const std::size_t cellar = path.find("/Cellar/");
-  if (cellar == std::string::npos) return path;
-  const std::size_t name = cellar + sizeof("/Cellar/") - 1;
-  const std::size_t version = path.find('/', name);
-  if (version == std::string::npos) return path;
-  const std::size_t rest = path.find('/', version + 1);
-  if (rest == std::string::npos) return path;
-  const std::string stable = absl::StrCat(path.substr(0, cellar), "/opt/",
-                                          path.substr(name, version - name), path.substr(rest));
-  std::error_code error;
-  return std::filesystem::equivalent(stable, path, error) && !error ? stable : path;
 }
 
 }  // namespace stageload::ctl

@@ -54,9 +54,6 @@ std::string ServiceErrors(const ServiceTerms& terms);
 std::string XmlEscape(const std::string& text);
 // One word of a line in a unit, with spaces, quotes, backslashes and specifiers kept.
 std::string UnitQuote(const std::string& word);
-// Homebrew moves a formula's files with each version; its opt/ stays. `path` itself when it is not
-// in a Cellar, or opt/ does not lead to the same file.
-std::string StablePath(const std::string& path);
 
 }  // namespace stageload::ctl
 

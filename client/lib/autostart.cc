@@ -189,7 +189,8 @@ absl::StatusOr<std::string> FindDaemon(const Environment& environment) {
   const std::size_t slash = own.rfind('/');
   if (slash != std::string::npos) {
     const std::string beside = own.substr(0, slash + 1) + "stageloadd";
-    if (access(beside.c_str(), X_OK) == 0) return beside;
+    // An upgrade may take the folder of this version away, and the daemon lives on.
+    if (access(beside.c_str(), X_OK) == 0) return StablePath(beside);
   }
   absl::StatusOr<std::string> in_path = FindCommand("stageloadd", environment("PATH").value_or(""));
   if (in_path.ok()) return in_path;

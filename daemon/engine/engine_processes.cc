@@ -67,14 +67,19 @@ void Engine::Impl::StartJob(JobId id) {
   spec->variables.clear();
   const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);
   if (absl::IsAlreadyExists(pid.status())) return AdoptJob(core::JobRecord(*record));
-  if (!pid.ok()) return StartLater(id, pid.status(), absl::IsResourceExhausted(pid.status()));
+  if (!pid.ok()) {
+    return StartLater(
+        id, pid.status(),
+        absl::IsResourceExhausted(pid.status()) || absl::IsFailedPrecondition(pid.status()));
+  }
   // The shim is our child and not reaped yet, so its pid is its own even if it has ended.
   const absl::StatusOr<host::Process> shim = parts_.host->Find(*pid);
   if (!shim.ok()) return JobEnded(id);
   Attach(id, shim->identity, ProcessTree::Root::kShim);
 }
 
-// A disk that is full does not cost a job its start; one that fails has some more tries.
+// A disk that is full or a shim that is gone does not cost a job its start; a disk that fails has
+// some more tries.
 void Engine::Impl::StartLater(JobId id, const absl::Status& why, bool for_ever) {
   const int tries = ++starts_[id];
   if (!for_ever && tries > kMaxStarts) {

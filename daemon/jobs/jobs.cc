@@ -116,6 +116,32 @@ absl::Status Jobs::Prepare(core::JobId id, const core::JobSpec& spec) {
   return WriteDurably(folder->get(), kSpecFile, EncodeSpec(spec));
 }
 
+absl::StatusOr<pid_t> Jobs::SpawnShim(core::JobId id, int channel) {
+  const auto spawn = [&](pid_t* pid) {
+    return Spawn({.path = shim_,
+                  .argv = {shim_, FolderOf(id)},
+                  .environment = {},
+                  .descriptors = {{channel, kStartChannel}},
+                  .place = SpawnRequest::Place::kOwnSession},
+                 pid);
+  };
+  const auto is_gone = [](int error) { return error == ENOENT || error == ENOTDIR; };
+  pid_t pid = 0;
+  int error = spawn(&pid);
+  if (is_gone(error) && find_shim_) {
+    if (std::string found = find_shim_(); !found.empty()) {
+      shim_ = std::move(found);
+      error = spawn(&pid);
+    }
+  }
+  if (error == 0) return pid;
+  if (!is_gone(error)) return absl::ErrnoToStatus(error, absl::StrCat("run ", shim_));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the shim ", shim_,
+                   " is gone since stageload was upgraded or removed: run `stageloadctl daemon "
+                   "restart` (jobs run on), or install stageload anew"));
+}
+
 absl::StatusOr<pid_t> Jobs::Start(core::JobId id, const core::JobSpec& spec) {
   const std::string what = absl::StrCat("start job ", core::Value(id));
   ReapAbandoned();
@@ -136,16 +162,12 @@ absl::StatusOr<pid_t> Jobs::Start(core::JobId id, const core::JobSpec& spec) {
   if (!channel.ok()) return Unavailable(what, channel.status());
   absl::StatusOr<Descriptor> theirs = AboveStandard(std::move(channel->second));
   if (!theirs.ok()) return Unavailable(what, theirs.status());
-  pid_t pid = 0;
-  const int error = Spawn({.path = shim_,
-                           .argv = {shim_, FolderOf(id)},
-                           .environment = {},
-                           .descriptors = {{theirs->get(), kStartChannel}},
-                           .place = SpawnRequest::Place::kOwnSession},
-                          &pid);
-  if (error != 0) {
-    return Unavailable(what, absl::ErrnoToStatus(error, absl::StrCat("run ", shim_)));
+  const absl::StatusOr<pid_t> spawned = SpawnShim(id, theirs->get());
+  if (absl::IsFailedPrecondition(spawned.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(what, ": ", spawned.status().message()));
   }
+  if (!spawned.ok()) return Unavailable(what, spawned.status());
+  const pid_t pid = *spawned;
   theirs->Close();
 
   const absl::Status agreed = Agree(channel->first.get(), start_timeout_);

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ class Jobs {
   // has not taken its job's lock within `start_timeout` is given up.
   Jobs(std::string folder, std::string shim, absl::Duration start_timeout = absl::Seconds(10));
 
+  // `find` gives the shim's path, or an empty one, when it is no longer where it was.
+  void FindShimBy(std::function<std::string()> find) { find_shim_ = std::move(find); }
+
   // The folder of one job, whether it exists or not.
   std::string FolderOf(core::JobId id) const;
 
@@ -56,7 +60,8 @@ class Jobs {
   // executed is no error here: the result says so. AlreadyExists when a shim has taken this job's
   // lock in this boot, or left its result; what an earlier boot cut off is forgotten.
   // ResourceExhausted when the disk has no room, Unavailable when the folder cannot be written for
-  // another reason; it may be tried again after both.
+  // another reason; it may be tried again after both. FailedPrecondition when there is no shim any
+  // more, until there is one.
   //
   // Where the shim was given up it is Unavailable too, and that shim will run nothing.
   absl::StatusOr<pid_t> Start(core::JobId id, const core::JobSpec& spec);
@@ -77,11 +82,13 @@ class Jobs {
 
  private:
   absl::Status Prepare(core::JobId id, const core::JobSpec& spec);
+  absl::StatusOr<pid_t> SpawnShim(core::JobId id, int channel);
   absl::Status ForgetRun(core::JobId id) const;
   void ReapAbandoned();
 
   std::string folder_;
   std::string shim_;
+  std::function<std::string()> find_shim_;
   absl::Duration start_timeout_;
   std::vector<pid_t> abandoned_;  // shims that were given up and are still our children
 };

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/own_program.h"
 #include "client/ctl/tool.h"
 #include "gtest/gtest.h"
 #include "tests/fixture.h"

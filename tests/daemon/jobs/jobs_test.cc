@@ -13,15 +13,18 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/jobs/durable_file.h"
 #include "daemon/jobs/job_lock.h"
 #include "daemon/jobs/log.h"
 #include "daemon/jobs/result_file.h"
 #include "daemon/jobs/self.h"
+#include "daemon/jobs/shim_path.h"
 #include "daemon/jobs/spawn.h"
 #include "daemon/jobs/spec_file.h"
 #include "daemon/jobs/start_channel.h"
@@ -30,6 +33,8 @@
 namespace stageload::jobs {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using State = Found::State;
 
@@ -414,7 +419,7 @@ TEST_F(JobsTest, WhatOutlivesTheCommandIsNamedAndWhatHasEndedIsNot) {
   ASSERT_TRUE(Eventually([&] { return HasEnded(); }));
   const std::optional<core::ProcessIdentity> left = IdentityOf(std::stoi(Log()));
   ASSERT_TRUE(left.has_value());
-  EXPECT_THAT(jobs_.Inspect(kId)->left, ::testing::ElementsAre(*left));
+  EXPECT_THAT(jobs_.Inspect(kId)->left, ElementsAre(*left));
   Release();
   EXPECT_TRUE(Eventually([&] { return !Exists(*left); }));
 }
@@ -433,7 +438,7 @@ TEST_F(JobsTest, ALineOfTheLockThatWasNotWrittenToItsEndNamesNobody) {
   EXPECT_FALSE(jobs_.Inspect(kId)->command.has_value());
   WriteFile(lock, "10 100" + boot + "11 110" + boot + "12 120" + boot + "13 1");
   EXPECT_EQ(jobs_.Inspect(kId)->command, (core::ProcessIdentity{11, 110}));
-  EXPECT_THAT(jobs_.Inspect(kId)->left, ::testing::ElementsAre(core::ProcessIdentity{12, 120}));
+  EXPECT_THAT(jobs_.Inspect(kId)->left, ElementsAre(core::ProcessIdentity{12, 120}));
 }
 
 TEST_F(JobsTest, ACommandOfAnotherBootIsNobody) {
@@ -523,11 +528,67 @@ TEST_F(ShimTest, ADamagedSpecIsRefusedAndTheLockIsNotTaken) {
 }
 
 TEST_F(JobsTest, AShimThatCannotBeRunIsUnavailableAndNamed) {
-  jobs_ = Jobs(folder_.path() + "/jobs", "/no/such/shim");
+  WriteFile(folder_.path() + "/shim", "");
+  jobs_ = Jobs(folder_.path() + "/jobs", folder_.path() + "/shim");
   const absl::Status status = jobs_.Start(kId, Script("true")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/shim"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_.path() + "/shim"));
   EXPECT_EQ(jobs_.Inspect(kId)->state, State::kNeverStarted);
+}
+
+TEST_F(JobsTest, AShimThatIsGoneIsToldWithWhatToDoAndLookedForAgainAtEachStart) {
+  jobs_ = Jobs(folder_.path() + "/jobs", "/Cellar/1/bin/stageload-shim");
+  std::string found;
+  jobs_.FindShimBy([&] { return found; });
+  const absl::Status status = jobs_.Start(kId, Script("true")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("/Cellar/1/bin/stageload-shim is gone since stageload was upgraded"),
+                    HasSubstr("stageloadctl daemon restart")));
+  EXPECT_EQ(jobs_.Inspect(kId)->state, State::kNeverStarted);
+  found = STAGELOAD_SHIM;
+  EXPECT_EQ(Run(Script("exit 3")).exit_code, 3);
+}
+
+TEST(ShimPath, IsFoundByTheLinksThatLedToTheDaemonWhenItsFolderIsGone) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  const auto install = [&](const std::string& version) {
+    const fs::path bin = root / "Cellar/stageload" / version / "bin";
+    fs::create_directories(bin);
+    for (const char* name : {"stageloadd", "stageload-shim"}) {
+      std::ofstream(bin / name) << version;
+      fs::permissions(bin / name, fs::perms::owner_all);
+    }
+    return bin;
+  };
+  const auto link = [&](const fs::path& target, const fs::path& name) {
+    fs::create_directories(name.parent_path());
+    fs::remove(name);
+    fs::create_symlink(target, name);
+  };
+  const fs::path first = install("1");
+  const std::string daemon = (first / "stageloadd").string();
+  link(first.parent_path(), root / "opt/stageload");
+  link(first / "stageloadd", root / "local/stageloadd");
+  std::ofstream(root / "stageloadd") << "another";
+  const std::vector<std::string> paths = PathsOf(
+      daemon, "stageloadd", absl::StrCat("bin:", root.string(), ":", root.string(), "/local"));
+  EXPECT_THAT(paths, ElementsAre(daemon, (root / "opt/stageload/bin/stageloadd").string(),
+                                 (root / "local/stageloadd").string()));
+  EXPECT_EQ(PathsOf(daemon, (root / "local/stageloadd").string(), "").back(),
+            (root / "local/stageloadd").string())
+      << "as it was started";
+  EXPECT_EQ(ShimBeside(paths), (first / "stageload-shim").string());
+
+  const fs::path second = install("2");
+  fs::remove_all(first.parent_path());
+  EXPECT_EQ(ShimBeside(paths), "");
+  link(second / "stageloadd", root / "local/stageloadd");
+  EXPECT_EQ(ShimBeside(paths), (second / "stageload-shim").string());
+  link(second.parent_path(), root / "opt/stageload");
+  EXPECT_EQ(ShimBeside(paths), (root / "opt/stageload/bin/stageload-shim").string());
 }
 
 TEST_F(JobsTest, AShimThatEndsAtOnceIsUnavailableAndLeavesNoZombie) {
