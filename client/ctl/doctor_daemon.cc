@@ -90,6 +90,12 @@ Finding Answers(const DaemonFacts& facts, absl::Time now) {
                 "`stageloadctl daemon restart` has it be the one that is installed now (jobs run "
                 "on)");
   }
+  if (!facts.unit.empty() && daemon.started_by() != v1::STARTED_BY_SERVICE) {
+    return Warn("daemon",
+                absl::StrCat(text, "; inside systemd's unit ", facts.unit,
+                             ", with whose end it may be killed, and its jobs with it"),
+                "`stageloadctl daemon install`, or `stageloadctl daemon restart` from a login, "
+                "which new jobs are then started by (jobs run on)");
   }
   if (daemon.dry_run()) {
     return Warn("daemon", absl::StrCat(text, "; it is a dry run, which stops nobody"),
@@ -196,6 +202,7 @@ DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& con
   if (connection.ok()) {
     facts.version = connection->version;
     facts.program_change = ProgramChange(connection->version.pid());
+    facts.unit = UnitAround(connection->version.pid());
   } else {
     facts.silence = connection.status();
   }

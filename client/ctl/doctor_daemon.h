@@ -34,6 +34,7 @@ struct DaemonFacts {
   bool may_start = true;  // a command would start one
   // Of the one that answers.
   std::string program_change;  // ProgramChange()
+  std::string unit;            // UnitAround()
 };
 // `connection` is what Connect() has said without starting one.
 DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& connection);

@@ -58,6 +58,8 @@ char StateOf(int pid) {
   return process.kp_proc.p_stat == SSTOP ? 'T' : 'R';
 }
 
+std::string UnitAround(int) { return ""; }
+
 // The path is made from the vnode (xnu bsd/kern/proc_info.c, proc_pidpathinfo_internal), and of one
 // that has lost its name there may be none. A file of the same name is not told from ours.
 std::string ProgramChange(int pid) {

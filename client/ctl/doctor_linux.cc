@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/ctl/doctor_platform.h"
 
 namespace stageload::ctl {
@@ -112,6 +113,28 @@ char StateOf(int pid) {
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
 }
+
+// "0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.service" (cgroups(7));
+// without the second hierarchy systemd's own is "1:name=systemd:/...".
+std::string UnitIn(const std::string& text) {
+  std::istringstream lines(text);
+  std::string unit;
+  for (std::string line; std::getline(lines, line);) {
+    if (!absl::StartsWith(line, "0::/") && !absl::StrContains(line, ":name=systemd:/")) continue;
+    std::string found;
+    for (const std::string& name : std::vector<std::string>(absl::StrSplit(line, '/'))) {
+      if (absl::EndsWith(name, ".service") || absl::EndsWith(name, ".scope")) found = name;
+    }
+    if (!found.empty()) unit = found;
+  }
+  // A login's scope and the user's manager last as long as who logged in; systemd-run's, which
+  // begin with "run-", as long as one command.
+  const bool lasts = absl::StartsWith(unit, "user@") || absl::StartsWith(unit, "stageloadd.") ||
+                     (absl::EndsWith(unit, ".scope") && !absl::StartsWith(unit, "run-"));
+  return lasts ? "" : unit;
+}
+
+std::string UnitAround(int pid) { return UnitIn(Contents(absl::StrCat("/proc/", pid, "/cgroup"))); }
 
 std::string ProgramChange(int pid) {
   std::error_code error;

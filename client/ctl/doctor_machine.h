@@ -70,6 +70,9 @@ char StateOf(int pid);
 // "/x/stageloadd was removed" or "... was replaced", since the process started; empty where neither
 // is so or it cannot be told.
 std::string ProgramChange(int pid);
+// Linux: the unit of systemd that the process ends with, such as "run-u12.service"; empty when it
+// is in none but a login's.
+std::string UnitAround(int pid);
 
 // `used` and `total` are the daemon's reading.
 Finding CheckSwap(const Machine& machine, std::optional<Bytes> used, std::optional<Bytes> total);

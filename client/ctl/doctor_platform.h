@@ -15,6 +15,8 @@ namespace stageload::ctl {
 void ReadPlatform(Machine& machine);
 // Linux: the lines of /proc/swaps.
 std::vector<SwapArea> SwapAreasIn(const std::string& text);
+// Linux: UnitAround(), of the lines of /proc/PID/cgroup.
+std::string UnitIn(const std::string& text);
 
 }  // namespace stageload::ctl
 

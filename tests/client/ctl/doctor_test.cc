@@ -438,12 +438,34 @@ TEST(DoctorDaemon, OneThatAnswersIsToldWithWhoStartedItAndWhen) {
                                            "3m"));
   facts.version->set_dry_run(true);
   EXPECT_THAT(CheckDaemon(facts, now), Warns("dry run", "daemon restart"));
+  facts.unit = "run-u12.service";
+  EXPECT_THAT(CheckDaemon(facts, now),
+              Warns("inside systemd's unit run-u12.service", "daemon install"));
+  facts.version->set_started_by(v1::STARTED_BY_SERVICE);
+  EXPECT_THAT(CheckDaemon(facts, now), Warns("dry run")) << "a unit of its own";
   facts.program_change = "/Cellar/1/stageloadd was removed";
   EXPECT_THAT(CheckDaemon(facts, now),
               Warns("since then /Cellar/1/stageloadd was removed", "daemon restart"));
   facts.version->set_state_directory("/home/other");
   EXPECT_THAT(CheckDaemon(facts, now), Warns("its home is /home/other", "STAGELOAD_HOME"));
 }
+
+#ifdef __linux__
+TEST(DoctorDaemon, TheUnitThatItIsInIsReadFromItsCgroup) {
+  const std::string manager = "0::/user.slice/user-1000.slice/user@1000.service/";
+  EXPECT_EQ(UnitIn(manager + "app.slice/run-u12.service\n"), "run-u12.service");
+  EXPECT_EQ(UnitIn(manager + "app.slice/run-p7-i8.scope\n"), "run-p7-i8.scope");
+  EXPECT_EQ(UnitIn("0::/system.slice/cron.service/payload\n"), "cron.service");
+  EXPECT_EQ(UnitIn("2:memory:/x.service\n1:name=systemd:/system.slice/cron.service\n0::/\n"),
+            "cron.service");
+  for (const std::string& lasts :
+       {std::string("0::/\n"), std::string("0::/user.slice/user-1000.slice/session-3.scope\n"),
+        manager + "app.slice/app-gnome-terminal-7.scope\n", manager + "init.scope\n",
+        manager + "app.slice/stageloadd.service\n", manager + "app.slice\n", std::string()}) {
+    EXPECT_EQ(UnitIn(lasts), "") << lasts;
+  }
+}
+#endif
 
 TEST(DoctorVersion, SaysWhichOfTheThreeIsOld) {
   Programs programs;
