@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "base/file_limit.h"
 #include "base/library_log.h"
 #include "base/own_program.h"
 #include "base/paths.h"
@@ -53,6 +54,8 @@ namespace stageload {
 namespace {
 
 constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
+// Its own files and a few connections; with fewer it could start no job.
+constexpr rlim_t kNeededFiles = 64;
 
 struct Options {
   std::optional<absl::Duration> idle_exit;
@@ -389,6 +392,9 @@ int Run(const Options& options) {
   signal(SIGPIPE, SIG_IGN);
   umask(077);
 
+  if (absl::Status status = NeedFiles("stageloadd", kNeededFiles); !status.ok()) {
+    return Refuse(status);
+  }
   const absl::StatusOr<std::optional<int>> passed = rpc::TakePassedSocket();
   const absl::StatusOr<Paths> paths = ResolvePaths(ProcessEnvironment());
   absl::Status status = passed.status();

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "base/file_limit.h"
 #include "client/ctl/environment.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/pipe.h"
@@ -21,6 +22,7 @@ namespace {
     got = read(go, &byte, 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1) _exit(kExitOk);
+  RestoreFileLimit();
   execvp(argv[0], argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(failed, &error, sizeof error);

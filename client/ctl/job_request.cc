@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file_limit.h"
 #include "base/text.h"
 #include "client/ctl/begin_time.h"
 #include "client/ctl/environment.h"
@@ -64,6 +65,7 @@ void AddLimits(v1::SubmitJobRequest& request) {
     rlimit limit{};
     // glibc's first argument is an enum in C++, elsewhere it is an int.
     if (getrlimit(static_cast<decltype(RLIMIT_CPU)>(resource), &limit) != 0) continue;
+    if (resource == static_cast<int>(RLIMIT_NOFILE)) limit = GivenFileLimit();
     v1::ResourceLimit& added = *request.add_limits();
     added.set_resource(resource);
     added.set_soft(limit.rlim_cur == RLIM_INFINITY ? std::numeric_limits<std::uint64_t>::max()

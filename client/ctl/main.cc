@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_limit.h"
 #include "base/library_log.h"
 #include "base/standard_streams.h"
 #include "client/ctl/command_line.h"
@@ -22,6 +23,9 @@
 namespace stageload::ctl {
 
 namespace {
+
+// A connection by gRPC, its threads' and a command's own; with room to spare.
+constexpr rlim_t kNeededFiles = 64;
 
 std::string BaseName(const char* path) {
   const std::string name(path == nullptr ? "stageloadctl" : path);
@@ -65,6 +69,9 @@ int Run(int argc, char** argv) {
   }
   invocation.connect.on_answer = TellSkew;
   invocation.connect.autostart = !no_autostart && !client::AutostartForbidden();
+  if (absl::Status status = NeedFiles(invocation.program, kNeededFiles); !status.ok()) {
+    return Fail(status);
+  }
   return invocation.action();
 }
 

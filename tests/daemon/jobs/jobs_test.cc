@@ -536,6 +536,26 @@ TEST_F(JobsTest, AShimThatCannotBeRunIsUnavailableAndNamed) {
   EXPECT_EQ(jobs_.Inspect(kId)->state, State::kNeverStarted);
 }
 
+TEST_F(JobsTest, WithoutAFileToOpenAJobIsNotStartedAndMayBeLater) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{32, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken;
+  for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) taken.push_back(fd);
+  // One after the other of what a start opens cannot be had.
+  for (int free = 0; free < 3; ++free) {
+    const absl::Status status = jobs_.Start(kId, Script("exit 3")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Too many open files"));
+    ::close(taken.back());
+    taken.pop_back();
+  }
+  for (const int fd : taken) ::close(fd);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(Run(Script("exit 3")).exit_code, 3);
+}
+
 TEST_F(JobsTest, AShimThatIsGoneIsToldWithWhatToDoAndLookedForAgainAtEachStart) {
   jobs_ = Jobs(folder_.path() + "/jobs", "/Cellar/1/bin/stageload-shim");
   std::string found;
