@@ -78,7 +78,10 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   if (!installation.ok()) return Fail(installation.status());
   if (options.dry_run) return ShowInstall(*installation, options.json);
   if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
-  // First of what is done: nothing is written where nobody could load it.
+  // Before anything is made: nothing is written where nobody could load it.
+  if (auto look = installation->supervisor().Look(); !look.ok()) return Fail(look.status());
+  const auto lock = installation->Lock(Installation::Folder::kMake);
+  if (!lock.ok()) return Fail(lock.status());
   const auto found = installation->supervisor().Look();
   if (!found.ok()) return Fail(found.status());
   const auto running = Running(invocation.connect);
@@ -112,6 +115,8 @@ int Uninstall(const Invocation& invocation, const InstallOptions& options) {
   if (!installation.ok()) return Fail(installation.status());
   if (options.dry_run) return ShowUninstall(*installation, options.json);
   if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
+  const auto lock = installation->Lock(Installation::Folder::kLeave);
+  if (!lock.ok()) return Fail(lock.status());
   const auto found = installation->supervisor().Look();
   if (!found.ok()) return Fail(found.status());
   if (!installation->Exists() && !found->loaded) {

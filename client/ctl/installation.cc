@@ -1,7 +1,9 @@
 #include "client/ctl/installation.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +12,22 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/disk_error.h"
+#include "base/text.h"
 #include "client/ctl/print.h"
 #include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
 namespace {
+
+// Above what one takes that stops a daemon and starts the next.
+constexpr absl::Duration kLockWithin = absl::Minutes(2);
 
 // Empty when there is none, or none that can be read.
 std::string Contents(const std::string& path) {
@@ -164,6 +172,28 @@ bool Installation::ServesHere() const {
   return Exists() && std::all_of(files_.begin(), files_.end(), [](const ServiceFile& file) {
            return absl::StrContains(Contents(file.path), file.socket_line);
          });
+}
+
+absl::StatusOr<UniqueFd> Installation::Lock(Folder missing) const {
+  const std::string folder = std::filesystem::path(files_.front().path).parent_path().string();
+  if (missing == Folder::kMake) {
+    if (auto status = MakeFolder(folder, 0755, PlaceError); !status.ok()) return status;
+  }
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() && missing == Folder::kLeave) return fd;
+  if (!fd.valid()) return PlaceError(errno, "open " + folder, folder);
+  const absl::Time begin = absl::Now();
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) break;  // not on this disk, as on some NFS
+    if (absl::Now() - begin > kLockWithin) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("another `stageloadctl daemon install` or `uninstall` is at work in ",
+                       folder, " for ", FormatSpan(kLockWithin), "; see what it does"));
+    }
+    const timespec pause{0, 10'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return fd;
 }
 
 bool Installation::IsCurrent() const {

@@ -12,6 +12,7 @@
 #include "client/ctl/connection.h"
 #include "client/ctl/service_files.h"
 #include "client/ctl/supervisor.h"
+#include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
 
@@ -34,6 +35,11 @@ class Installation {
   // Whether they are there, and serve at the socket to which we connect: one service a user is
   // installed, and STAGELOAD_HOME may name another home than its.
   bool ServesHere() const;
+  // Keeps whoever else installs or uninstalls for this user waiting, as long as the descriptor is
+  // open; none where there is no folder of the files and none is made. DeadlineExceeded when
+  // somebody else keeps us waiting for too long.
+  enum class Folder { kMake, kLeave };
+  absl::StatusOr<UniqueFd> Lock(Folder missing) const;
   // Whether each is as it should be, and may be written to by nobody else.
   bool IsCurrent() const;
   // The file by which Homebrew keeps a stageloadd running; empty when it does not.

@@ -123,6 +123,30 @@ TEST_F(Launchd, InstallAgainChangesNothing) {
   EXPECT_THAT(again.out, HasSubstr("installed already"));
   EXPECT_THAT(Calls(), IsEmpty());
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+TEST_F(Launchd, SixInstallsAtOnceMakeOneAndEachSaysWhatIsTrue) {
+  const Arguments call = {absl::StrCat("PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin"),
+                          "FAKE_STATE=" + PathOf("state"),
+                          kCtlProgram,
+                          "daemon",
+                          "install",
+                          "--platform",
+                          platform_};
+  std::vector<ChildProcess> installs;
+  for (int i = 0; i < 6; ++i) installs.push_back(StartCtl(call, {.program = "/usr/bin/env"}));
+  int installed = 0, already = 0;
+  for (ChildProcess& install : installs) {
+    const Result result = install.Wait();
+    EXPECT_EQ(result.exit_code, 0) << result;
+    installed += absl::StartsWith(result.out, "installed:\n") ? 1 : 0;
+    already += absl::StartsWith(result.out, "installed already: ") ? 1 : 0;
+  }
+  EXPECT_EQ(installed, 1);
+  EXPECT_EQ(already, 5);
+  EXPECT_EQ(Daemons().size(), 1u);
+  EXPECT_EQ(StartedBy(), "SERVICE");
+  EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_));
+}
+
 }
 
 TEST_F(Launchd, WhatWasDisabledOrIsOpenToOthersIsNotInstalledAlready) {
