@@ -4,8 +4,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
+#include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/installation.h"
@@ -71,6 +73,16 @@ bool IsOfService(const std::optional<Connection>& running) {
   return running && running->version.started_by() == v1::STARTED_BY_SERVICE;
 }
 
+// Whether the daemon that runs is what an installation now would make it, and the next login, too.
+bool IsWell(const Installation& installation, const Supervised& found, const Connection& running) {
+  const v1::GetVersionResponse& daemon = running.version;
+  // Else an installation has written the files and then not come to load them.
+  const bool by_these = installation.Written() <= absl::FromUnixNanos(daemon.start_time_ns());
+  const bool by_ours = found.file.empty() || installation.IsOf(found);
+  return found.loaded && found.enabled && found.twice.empty() && found.better.empty() && by_ours &&
+         by_these && found.pid == daemon.pid() && ProgramChange(daemon.pid()).empty();
+}
+
 int Install(const Invocation& invocation, const InstallOptions& options) {
   const auto daemon = FindDaemon(ProcessEnvironment());
   if (!daemon.ok()) return Fail(daemon.status());
@@ -87,8 +99,7 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   const auto running = Running(invocation.connect);
   // One that does not answer may be an installed one that is stale.
   const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
-  const bool well = found->loaded && found->enabled && found->twice.empty();
-  if (well && IsOfService(before) && installation->IsCurrent()) {
+  if (IsOfService(before) && installation->IsCurrent() && IsWell(*installation, *found, *before)) {
     return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
                                                                               : kExitOther;
   }

@@ -164,8 +164,10 @@ std::vector<std::string> Installation::Missing() const {
 }
 
 bool Installation::IsOf(const Supervised& loaded) const {
-  return std::any_of(files_.begin(), files_.end(),
-                     [&](const ServiceFile& file) { return file.path == loaded.file; });
+  return std::any_of(files_.begin(), files_.end(), [&](const ServiceFile& file) {
+    std::error_code error;  // the way to it may have links
+    return file.path == loaded.file || std::filesystem::equivalent(file.path, loaded.file, error);
+  });
 }
 
 bool Installation::ServesHere() const {
@@ -194,6 +196,20 @@ absl::StatusOr<UniqueFd> Installation::Lock(Folder missing) const {
     ::nanosleep(&pause, nullptr);
   }
   return fd;
+}
+
+absl::Time Installation::Written() const {
+  absl::Time written = absl::InfinitePast();
+  for (const ServiceFile& file : files_) {
+    struct stat found {};
+    if (::lstat(file.path.c_str(), &found) != 0) continue;
+#ifdef __APPLE__
+    written = std::max(written, absl::TimeFromTimespec(found.st_mtimespec));
+#else
+    written = std::max(written, absl::TimeFromTimespec(found.st_mtim));
+#endif
+  }
+  return written;
 }
 
 bool Installation::IsCurrent() const {

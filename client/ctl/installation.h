@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/service_files.h"
 #include "client/ctl/supervisor.h"
@@ -40,6 +41,8 @@ class Installation {
   // somebody else keeps us waiting for too long.
   enum class Folder { kMake, kLeave };
   absl::StatusOr<UniqueFd> Lock(Folder missing) const;
+  // When a file of it was written last.
+  absl::Time Written() const;
   // Whether each is as it should be, and may be written to by nobody else.
   bool IsCurrent() const;
   // The file by which Homebrew keeps a stageloadd running; empty when it does not.

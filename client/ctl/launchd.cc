@@ -109,7 +109,12 @@ absl::StatusOr<Supervised> Launchd::Look() {
   if (!found.ok()) return found;
   absl::StatusOr<Supervised> other = LookIn(user_);
   if (!other.ok() || !other->loaded) return found;
-  if (!found->loaded) return other;
+  if (!found->loaded) {
+    // Where launchd has it at the next login: then two would contend.
+    const auto graphical = RunTool({"launchctl", "print", gui_}, kLookWithin);
+    if (graphical.ok() && graphical->ok()) other->better = gui_;
+    return other;
+  }
   // As by an install over ssh and a login at the screen afterwards.
   found->twice = user_;
   absl::StrAppend(&found->condition, "; loaded in ", user_, " as well",

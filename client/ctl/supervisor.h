@@ -26,7 +26,8 @@ struct Supervised {
   // launchd: a second domain in which it is loaded, whose daemon contends with the first one's for
   // home and socket; empty when there is none.
   std::string twice = "";
-  std::string file = "";  // by which it was loaded; empty where it is not told
+  std::string better = "";  // launchd: the domain of a graphical login that came after an install
+  std::string file = "";    // by which it was loaded; empty where it is not told
 };
 
 // A command, and when it is run; empty is always.

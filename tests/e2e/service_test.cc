@@ -123,6 +123,8 @@ TEST_F(Launchd, InstallAgainChangesNothing) {
   EXPECT_THAT(again.out, HasSubstr("installed already"));
   EXPECT_THAT(Calls(), IsEmpty());
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
 TEST_F(Launchd, SixInstallsAtOnceMakeOneAndEachSaysWhatIsTrue) {
   const Arguments call = {absl::StrCat("PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin"),
                           "FAKE_STATE=" + PathOf("state"),
@@ -147,6 +149,30 @@ TEST_F(Launchd, SixInstallsAtOnceMakeOneAndEachSaysWhatIsTrue) {
   EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_));
 }
 
+TEST_F(Launchd, AnInstallThatCouldNotLoadWhatItWroteIsNotTakenForDone) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  WriteFile(plist(), absl::StrReplaceAll(ReadFile(plist()), {{"Interactive", "Background"}}));
+  Touch(PathOf("state/bootout-fails"));
+  EXPECT_EQ(Daemon("install").exit_code, 1);
+  fs::remove(PathOf("state/bootout-fails"));
+  EXPECT_THAT(ReadFile(plist()), HasSubstr("Interactive")) << "written, but not loaded";
+  const Result again = Daemon("install");
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, HasSubstr("renewed:"));
+  EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
+}
+
+TEST_F(Launchd, InstalledForWantOfAGraphicalLoginItIsMovedIntoOneThatCame) {
+  Touch(PathOf("state/no-gui"));
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  EXPECT_THAT(Daemon("install").out, HasSubstr("installed already"));
+  Calls();
+  fs::remove(PathOf("state/no-gui"));
+  const Result again = Daemon("install");
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_THAT(again.out, HasSubstr("renewed:"));
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + user_, "enable " + gui_, "bootstrap " + gui_));
+  EXPECT_EQ(Status()["service"].value("where", ""), gui_);
 }
 
 TEST_F(Launchd, WhatWasDisabledOrIsOpenToOthersIsNotInstalledAlready) {
