@@ -63,12 +63,18 @@ absl::Status CheckTerminal() {
   return absl::OkStatus();
 }
 
+// What takes the picture away: a terminal without a second screen would keep it under the prompt.
+std::string ClearSequence() {
+  if (!Capability("rmcup").empty()) return "";
+  const std::string clear = Capability("clear");
+  return clear.empty() ? "\r\n" : clear;
+}
+
 // Back to the normal screen, keys, colours and cursor.
 std::string LeaveSequence() {
   std::string leave;
   for (const char* name : {"sgr0", "op", "rmkx", "rmcup", "cnorm"}) leave += Capability(name);
-  if (Capability("rmcup").empty()) leave += "\r\n";
-  return leave;
+  return leave + ClearSequence();
 }
 
 std::optional<int> KeyOf(wint_t code, bool function) {
@@ -113,6 +119,7 @@ absl::StatusOr<std::unique_ptr<TopTerminal>> TopTerminal::Open() {
 
 TopTerminal::TopTerminal(const termios& modes, const std::string& leave, bool utf8, bool colour)
     : modes_(modes),
+      clear_(ClearSequence()),
       utf8_(utf8),
       colour_(colour && has_colors()),
       restore_(STDOUT_FILENO, modes, leave) {
@@ -127,8 +134,13 @@ TopTerminal::TopTerminal(const termios& modes, const std::string& leave, bool ut
   Resized();  // LINES and COLUMNS of the environment may be stale
 }
 
-TopTerminal::~TopTerminal() {
+void TopTerminal::Leave() {
   endwin();
+  (void)WriteAll(STDOUT_FILENO, clear_);
+}
+
+TopTerminal::~TopTerminal() {
+  Leave();
   tcsetattr(STDIN_FILENO, TCSADRAIN, &modes_);
 }
 
@@ -197,7 +209,7 @@ void TopTerminal::Resized() {
 }
 
 void TopTerminal::Stop() {
-  endwin();
+  Leave();
   struct sigaction ours {};
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;

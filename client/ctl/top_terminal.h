@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/ctl/top_picture.h"
@@ -45,10 +46,13 @@ class TopTerminal {
  private:
   TopTerminal(const termios& modes, const std::string& leave, bool utf8, bool colour);
 
+  // Gives the screen back.
+  void Leave();
   void StartColours();
   int AttributesOf(const Style& style) const;
 
   termios modes_;
+  std::string clear_;  // what takes the picture away; empty where the screen before comes back
   bool utf8_;
   bool colour_;
   bool grey_ = false;  // a colour for what is dim

@@ -114,6 +114,42 @@ INSTANTIATE_TEST_SUITE_P(Signals, TopEndedBy,
                            return absl::StrCat("Signal", parameter.param);
                          });
 
+TEST_F(TopProgram, LeavesNothingOnATerminalWithoutASecondScreen) {
+  constexpr char kClear[] = "\033[H\033[J";
+  for (const char* term : {"vt100", "linux"}) {
+    for (const int signal : {0, SIGTERM, SIGHUP, SIGSEGV}) {
+      SCOPED_TRACE(absl::StrCat(term, ", ended by ", signal));
+      PseudoTerminal terminal(80, 24);
+      Run(terminal, term);
+      ASSERT_TRUE(terminal.Shows("quit"));
+      if (signal == 0) {
+        terminal.Type("q");
+      } else {
+        terminal.Signal(signal);
+      }
+      EXPECT_EQ(terminal.Wait(), signal == 0 ? 0 : 128 + signal);
+      EXPECT_EQ(terminal.Modes(), before_);
+      EXPECT_TRUE(LastIs(terminal.shown(), kClear, "quit"));
+      EXPECT_THAT(terminal.shown(), Not(HasSubstr(kEnterScreen)));
+    }
+  }
+  // Nor while it is stopped, which takes a shell above.
+  PseudoTerminal terminal(80, 24);
+  terminal.Run(
+      {"/bin/sh", "-mc",
+       absl::StrCat(STAGELOADCTL, " top --interval 0; echo stopped; read x; fg >/dev/null")},
+      Environment("linux"));
+  ASSERT_TRUE(terminal.Shows("quit"));
+  terminal.Type("\x1a");
+  ASSERT_TRUE(terminal.Shows("stopped"));
+  EXPECT_TRUE(LastIs(terminal.shown(), kClear, "quit"));
+  const std::size_t shown = terminal.shown().size();
+  terminal.Type("\n");
+  ASSERT_TRUE(terminal.Shows("quit", shown));
+  terminal.Type("q");
+  EXPECT_EQ(terminal.Wait(), 0);
+}
+
 TEST_F(TopProgram, IsEndedByCtrlC) {
   PseudoTerminal terminal(80, 24);
   Run(terminal);
