@@ -210,7 +210,6 @@ class Drawing {
     picture_.shapes.emplace_back(
         TextShape{{x, y}, Printable(text), role, size, anchor, bold, false});
   }
-  // Where something small would hide no curve, of these places; else the first.
   struct Box {
     double left;
     double top;
@@ -239,15 +238,21 @@ class Drawing {
     if (first > last) std::swap(first, last);
     return last >= box.top && first <= box.bottom;
   }
+  bool HidesATag(const Box& box) const {
+    return std::any_of(tags_.begin(), tags_.end(), [&](const Box& tag) {
+      return box.left < tag.right && tag.left < box.right && box.top < tag.bottom &&
+             tag.top < box.bottom;
+    });
+  }
+  // At the first of these places where it hides nothing; else at the first.
   void Tag(const std::vector<Point>& places, const std::string& text, Role role, Anchor anchor) {
     const auto free = std::find_if(places.begin(), places.end(), [&](const Point& place) {
-      return !HidesACurve(BoxOf(place.x, place.y, text, anchor));
+      const Box box = BoxOf(place.x, place.y, text, anchor);
+      return !HidesACurve(box) && !HidesATag(box);
     });
     const Point& at = free == places.end() ? places.front() : *free;
-    Tag(at.x, at.y, text, role, anchor);
-  }
-  void Tag(double x, double y, const std::string& text, Role role, Anchor anchor) {
-    picture_.shapes.emplace_back(TextShape{{x, y}, text, role, kSmall, anchor, false, true});
+    tags_.push_back(BoxOf(at.x, at.y, text, anchor));
+    picture_.shapes.emplace_back(TextShape{at, text, role, kSmall, anchor, false, true});
   }
 
   double X(double t) const {
@@ -455,6 +460,7 @@ class Drawing {
 
   void FindCurves(const std::vector<PlotSample>& samples) {
     curves_.clear();
+    tags_.clear();
     const auto height = [this](const auto& value) {
       return value ? std::optional(Y(*value)) : std::nullopt;
     };
@@ -462,6 +468,23 @@ class Drawing {
     Curve(samples, Role::kSwap, 2.2, [&](const PlotSample& one) { return height(one.swap); });
     Curve(samples, Role::kFootprint, 2.2,
           [&](const PlotSample& one) { return height(one.footprint); });
+  }
+
+  // On the line of a mark from the bottom up, the ends before the middle; then beside it, for where
+  // a curve jumps right there.
+  std::vector<Point> PlacesAt(double x, const std::string& tag) const {
+    const double top = area_.corner.y;
+    const double bottom = top + kCurves;
+    std::vector<double> heights = {bottom - 5, top + 13, top + 28};
+    for (double y = bottom - 13; y > top + 28; y -= 8) heights.push_back(y);
+    const double aside = TextWidth(tag, kSmall) / 2 + 5;
+    std::vector<Point> places;
+    for (const double shift : {0.0, aside, -aside}) {
+      const double inside =
+          std::clamp(x + shift, area_.corner.x + 8, area_.corner.x + area_.width - 8);
+      for (const double y : heights) places.push_back({inside, y});
+    }
+    return places;
   }
 
   // Numbers at the curves, and what they stand for under them.
@@ -476,9 +499,7 @@ class Drawing {
       }
       const std::string tag =
           last == first ? absl::StrCat(first + 1) : absl::StrCat(first + 1, "–", last + 1);
-      const double inside = std::min(x, area_.corner.x + area_.width - 8);
-      Tag({{inside, bottom - 5}, {inside, area_.corner.y + 13}, {inside, area_.corner.y + 28}}, tag,
-          Role::kText, Anchor::kMiddle);
+      Tag(PlacesAt(x, tag), tag, Role::kText, Anchor::kMiddle);
       first = last + 1;
     }
     // One more line would only say that there is one more.
@@ -505,6 +526,7 @@ class Drawing {
   double y_ = 0;                      // how far down it is drawn
   RectShape area_;                    // of the panel's curves
   std::vector<LineShape> curves_;
+  std::vector<Box> tags_;  // on the panel's curves
 };
 
 }  // namespace

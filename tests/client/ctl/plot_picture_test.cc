@@ -247,6 +247,57 @@ TEST(PlotPicture, TheBudgetsNameStandsOnNoCurve) {
   }
 }
 
+// Whether a curve of the picture goes through where this text stands.
+bool StandsOnACurve(const PlotPicture& picture, const TextShape& text) {
+  const double half = 4 * static_cast<double>(text.text.size());
+  for (const Shape& shape : picture.shapes) {
+    const auto* line = std::get_if<LineShape>(&shape);
+    if (line == nullptr || line->dashed || line->points.front().y < 40) continue;
+    if (line->role != Role::kFootprint && line->role != Role::kSwap && line->role != Role::kLevel) {
+      continue;
+    }
+    for (std::size_t i = 1; i < line->points.size(); ++i) {
+      const Point& a = line->points[i - 1];
+      const Point& b = line->points[i];
+      for (int k = 0; k <= 100; ++k) {  // finer than a letter
+        const double x = a.x + (b.x - a.x) * k / 100, y = a.y + (b.y - a.y) * k / 100;
+        if (x > text.at.x - half && x < text.at.x + half && y > text.at.y - 10 &&
+            y < text.at.y + 3) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+TEST(PlotPicture, TheNumbersOfMarksStandOnNoCurveAndNotOnEachOther) {
+  Trace trace;
+  trace.path = "busy.jsonl";
+  for (int i = 0; i <= 200; ++i) {
+    // At the bottom, at the top, and just below that; the footprint jumps at each mark.
+    trace.samples.push_back(Sample(i, i / 20 % 2 == 0 ? MiB(5) : MiB(940), MiB(960), 89));
+  }
+  for (int i = 20; i <= 200; i += 20) trace.events.push_back(Event(i, "mark", "", "jump"));
+  trace.events.insert(trace.events.begin() + 1, Event(26, "mark", "", "close by"));
+  const PlotPicture picture = Draw({trace}, {});
+  std::vector<TextShape> numbers;
+  for (const Shape& shape : picture.shapes) {
+    const auto* text = std::get_if<TextShape>(&shape);
+    if (text == nullptr || !text->boxed || text->anchor != TextShape::Anchor::kMiddle) continue;
+    numbers.push_back(*text);
+    EXPECT_FALSE(StandsOnACurve(picture, *text)) << text->text << " at " << text->at.y;
+    EXPECT_GT(text->at.y, picture.panels[0].area.corner.y);
+    EXPECT_LT(text->at.y, picture.panels[0].area.corner.y + picture.panels[0].area.height);
+  }
+  ASSERT_EQ(numbers.size(), 11U);
+  for (std::size_t i = 1; i < numbers.size(); ++i) {
+    EXPECT_TRUE(numbers[i].at.x - numbers[i - 1].at.x > 12 ||
+                std::abs(numbers[i].at.y - numbers[i - 1].at.y) > 12)
+        << numbers[i].text;
+  }
+}
+
 TEST(PlotPicture, ManyMarksAreNumberedTogetherAndListedInPart) {
   Trace trace = Recorded();
   trace.events.clear();
