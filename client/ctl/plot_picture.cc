@@ -295,6 +295,16 @@ class Drawing {
     return static_cast<Role>(static_cast<int>(Role::kStage0) + tints_.at(stage));
   }
 
+  bool SomeSample(bool (*has)(const TraceSample&)) const {
+    return std::any_of(traces_.begin(), traces_.end(), [has](const Trace& trace) {
+      return std::any_of(trace.samples.begin(), trace.samples.end(), has);
+    });
+  }
+  bool HasLevel() const {
+    return SomeSample([](const TraceSample& sample) { return sample.level.has_value(); });
+  }
+
+  // Of what some panel has.
   void Legend() {
     double x = kLeft;
     const auto entry = [&](const char* name, Role role, double width, bool dashed) {
@@ -302,10 +312,17 @@ class Drawing {
       Text(x + 28, 24, name, Role::kText, 12);
       x += 28 + TextWidth(name, 12) + 22;
     };
-    entry("footprint", Role::kFootprint, 2.2, false);
-    entry("swap used", Role::kSwap, 2.2, false);
-    entry("swap at the start + budget", Role::kSwap, 1.2, true);
-    entry("level: memory available (right axis)", Role::kLevel, 1.3, false);
+    if (SomeSample([](const TraceSample& sample) { return sample.footprint.has_value(); })) {
+      entry("footprint", Role::kFootprint, 2.2, false);
+    }
+    if (SomeSample([](const TraceSample& sample) { return sample.swap_used.has_value(); })) {
+      entry("swap used", Role::kSwap, 2.2, false);
+    }
+    if (std::any_of(traces_.begin(), traces_.end(),
+                    [this](const Trace& trace) { return DrawnBudget(trace).has_value(); })) {
+      entry("swap at the start + budget", Role::kSwap, 1.2, true);
+    }
+    if (HasLevel()) entry("level: memory available (right axis)", Role::kLevel, 1.3, false);
   }
 
   void Panel(const Trace& trace, const std::string& name) {
@@ -392,7 +409,7 @@ class Drawing {
       Text(left - 7, y + 4, TickLabel(value, memory_unit_.name), Role::kMuted, kSmall,
            Anchor::kEnd);
     }
-    for (int level = 0; level <= 100; level += 25) {
+    for (int level = 0; HasLevel() && level <= 100; level += 25) {
       Text(right + 7, bottom - kCurves * level / 100 + 4, absl::StrCat(level, " %"), Role::kMuted,
            kSmall);
     }
@@ -406,9 +423,14 @@ class Drawing {
     Line({{left, bottom}, {right, bottom}}, Role::kFrame);
   }
 
-  void Budget(const Trace& trace) {
+  std::optional<Bytes> DrawnBudget(const Trace& trace) const {
     const std::optional<Bytes> line = BudgetLine(trace, options_);
-    if (!line || *line > picture_.top) return;
+    return line && *line <= picture_.top ? line : std::nullopt;
+  }
+
+  void Budget(const Trace& trace) {
+    const std::optional<Bytes> line = DrawnBudget(trace);
+    if (!line) return;
     Line({{area_.corner.x, Y(*line)}, {area_.corner.x + area_.width, Y(*line)}}, Role::kSwap, 1.2,
          true);
   }

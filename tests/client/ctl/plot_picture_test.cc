@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -296,6 +297,31 @@ TEST(PlotPicture, TheNumbersOfMarksStandOnNoCurveAndNotOnEachOther) {
                 std::abs(numbers[i].at.y - numbers[i - 1].at.y) > 12)
         << numbers[i].text;
   }
+}
+
+TEST(PlotPicture, TheLegendNamesWhatThereIs) {
+  const auto without = [](const std::function<void(TraceSample&)>& drop) {
+    Trace trace = Recorded();
+    for (TraceSample& sample : trace.samples) drop(sample);
+    return Texts(Draw({trace}, {}));
+  };
+  const char* level = "level: memory available (right axis)";
+  const char* budget = "swap at the start + budget";
+  EXPECT_THAT(without([](TraceSample&) {}), AllOf(Contains("footprint"), Contains("swap used"),
+                                                  Contains(level), Not(Contains(budget))))
+      << "the budget is far above the picture";
+  EXPECT_THAT(without([](TraceSample& sample) { sample.level.reset(); }),
+              AllOf(Contains("footprint"), Not(Contains(level)), Not(Contains("100 %"))));
+  EXPECT_THAT(without([](TraceSample& sample) { sample.swap_used.reset(); }),
+              AllOf(Contains(level), Not(Contains("swap used")), Not(Contains(budget))));
+  EXPECT_THAT(without([](TraceSample& sample) { sample.footprint.reset(); }),
+              AllOf(Contains("swap used"), Not(Contains("footprint"))));
+  PlotOptions options;
+  options.swap_budget = MiB(512);
+  EXPECT_THAT(Texts(Draw({Recorded()}, options)), Contains(budget));
+  Trace bare = Recorded();
+  for (TraceSample& sample : bare.samples) sample.level.reset();
+  EXPECT_THAT(Texts(Draw({bare, Recorded()}, {})), Contains(level)) << "of the other";
 }
 
 TEST(PlotPicture, ManyMarksAreNumberedTogetherAndListedInPart) {
