@@ -39,7 +39,8 @@ bool IsAboutAName(const std::string& kind) {
 
 // InvalidArgument says what is missing and gives an example.
 absl::Status CheckWhole(const Options& options) {
-  if (options.stage.empty() && options.kind.empty() && options.note.empty()) {
+  const bool says_nothing = absl::StrJoin(options.note, "").empty();
+  if (options.stage.empty() && says_nothing && (options.kind.empty() || options.kind == "mark")) {
     return absl::InvalidArgumentError(
         "nothing to mark: name a stage, as in `mark --stage decode`, or say something, as in `mark "
         "weights are loaded`");

@@ -48,4 +48,11 @@ void CheckText(const char* field, const std::string& text) {
                    kInvalidField, field));
 }
 
+void CheckSaysSomething(const char* field, const std::string& text) {
+  CheckText(field, text);
+  if (!text.empty()) return;
+  Throw(WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": is empty")), kInvalidField,
+                   field));
+}
+
 }  // namespace stageload::client

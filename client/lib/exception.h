@@ -21,6 +21,9 @@ Error ToError(const absl::Status& status);
 // What goes to the daemon as text: INVALID_FIELD when it is not UTF-8, or holds control characters.
 void CheckText(const char* field, const std::string& text);
 
+// The same, and it must say something.
+void CheckSaysSomething(const char* field, const std::string& text);
+
 // In a child of the process that made the object `what`.
 [[noreturn]] void ThrowForked(const char* what);
 

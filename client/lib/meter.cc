@@ -233,7 +233,7 @@ MemoryMeter::~MemoryMeter() {
 }
 
 void MemoryMeter::Mark(const std::string& note) {
-  client::CheckText("note", note);
+  client::CheckSaysSomething("note", note);
   TraceEvent event;
   event.kind = "mark";
   event.note = note;
@@ -241,7 +241,7 @@ void MemoryMeter::Mark(const std::string& note) {
 }
 
 void MemoryMeter::Stage(const std::string& name) {
-  client::CheckText("name", name);
+  client::CheckSaysSomething("name", name);
   TraceEvent event;
   event.kind = "stage";
   event.stage = name;

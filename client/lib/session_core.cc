@@ -295,8 +295,11 @@ bool SessionCore::Report(const std::vector<Gauge>& gauges) {
 
 bool SessionCore::Tell(v1::Mark mark) {
   CheckCaller();
-  CheckText("stage", std::string(mark.stage()));
-  CheckText("note", std::string(mark.note()));
+  if (mark.kind() == "stage") {
+    CheckSaysSomething("stage", std::string(mark.stage()));
+  } else {
+    CheckSaysSomething("note", std::string(mark.note()));
+  }
   const std::optional<DaemonLink> link = LinkNow();
   if (!link) return false;
   v1::ReportRequest request;

@@ -55,7 +55,7 @@ Lease SessionCore::Acquire(const std::string& stage, std::int64_t memory_bytes,
   const absl::Duration begin = AwakeNow();
   const absl::Duration deadline =
       options.timeout ? begin + absl::FromChrono(*options.timeout) : absl::InfiniteDuration();
-  CheckText("stage", stage);
+  CheckSaysSomething("stage", stage);
   const Held held{.stage = stage,
                   .memory_bytes = memory_bytes,
                   .request_id = NewRequestId(),

@@ -65,6 +65,9 @@ absl::StatusOr<telemetry::Mark> ToMark(const v1::Mark& in) {
   if (in.kind() == "stage" && in.stage().empty()) {
     return Invalid("marks.stage", "is empty; a mark of kind \"stage\" names the stage that begins");
   }
+  if (in.kind() == "mark" && in.note().empty()) {
+    return Invalid("marks.note", "is empty; a mark of kind \"mark\" says something");
+  }
   // As what reads the recordings does.
   if (absl::Status size = CheckTraceSize(Bytes(in.nbytes())); !size.ok()) {
     return Invalid("marks.nbytes", std::string(size.message()));
@@ -173,6 +176,9 @@ absl::StatusOr<engine::AcquireRequest> ToAcquire(const v1::AcquireRequest& reque
   const absl::StatusOr<core::JobId> client = ToClientId(request.client_id());
   if (!client.ok()) return client.status();
   if (absl::Status stage = CheckWord("stage", request.stage()); !stage.ok()) return stage;
+  if (request.stage().empty()) {
+    return Invalid("stage", "is empty; a lease is for a stage, such as \"transformer\"");
+  }
   if (absl::Status id = CheckWord("request_id", request.request_id()); !id.ok()) return id;
   if (request.memory_bytes() <= 0) {
     return Invalid("memory_bytes", absl::StrCat(request.memory_bytes(), " is not above 0"));

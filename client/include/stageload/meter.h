@@ -61,8 +61,9 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  // Each is in the file when the call returns; Error when it is not, as on a full disk. What cannot
-  // be written of the samples is left out.
+  // Each is in the file when the call returns; Error when it is not, as on a full disk, and
+  // INVALID_FIELD for a note or a stage that is empty. What cannot be written of the samples is
+  // left out.
   void Mark(const std::string& note);
   void Stage(const std::string& name);  // a new stage begins
   // `name` was loaded, or freed: how many bytes, and how long it took in seconds. Error

@@ -214,7 +214,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Waits for the right to load so many bytes (above 0) on top of what the session holds now, for a
-  // stage of this name (at most 256 bytes). Throws NoRoom with the figures when time runs out, also
+  // stage of this name (1 to 256 bytes). Throws NoRoom with the figures when time runs out, also
   // when the daemon does not answer; NeverFits, Stopped, Cancelled, NoDaemon, Error INVALID_FIELD.
   // After an exception no lease is left behind, also when it was granted in the same moment.
   [[nodiscard]] Lease Acquire(const std::string& stage, std::int64_t memory_bytes,
@@ -228,7 +228,7 @@ class Session {
   // name, 32 at most. Sent again to the next daemon. False when no daemon said that it heard it;
   // Error INVALID_FIELD.
   bool Report(const std::vector<Gauge>& gauges);
-  // A note in the telemetry and in every recording of the process, at most 256 bytes. As above.
+  // A note in the telemetry and in every recording of the process, 1 to 256 bytes. As above.
   bool Mark(const std::string& note);
   // A new stage of the program begins. As above.
   bool Stage(const std::string& name);

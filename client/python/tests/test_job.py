@@ -547,6 +547,12 @@ def test_what_the_daemon_would_refuse_is_refused_without_one_too(home: Path) -> 
             job.mark("x" * 257)
         with pytest.raises(StageloadError, match=r"marks.stage: is empty"):
             job.new_stage("")
+        with pytest.raises(StageloadError, match=r"marks.note: is empty"):
+            job.mark("")
+        for memory in (None, "1M"):
+            with pytest.raises(StageloadError, match=r"stage: is empty") as empty:
+                job.stage("", memory)
+            assert empty.value.reason == "INVALID_FIELD"
         with pytest.raises(TypeError, match="stage is text, not 123"):
             job.stage(123, "1M")  # type: ignore[arg-type]
         for name in ("\udc80", "a\nb", "x" * 257):

@@ -222,6 +222,10 @@ def test_what_no_reader_takes_is_not_written(daemon: Daemon, tmp_path: Path) -> 
         meter.load("largest", 1 << 60, 1e10)
         with pytest.raises(ValueError, match="4611686018427387904 bytes, not from 0 to"):
             meter.load("vae", 1 << 62, 1)
+        with pytest.raises(ValueError, match="note: is empty"):
+            meter.mark("")
+        with pytest.raises(ValueError, match="stage: is empty"):
+            meter.stage("")
         with pytest.raises(ValueError, match="-1 bytes"):
             meter.release("vae", -1, 1)
         with pytest.raises(ValueError, match=r"2e\+10|20000000000.0 s, not from 0 to 1e\+10 s"):

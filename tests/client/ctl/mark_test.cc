@@ -132,6 +132,8 @@ TEST_F(Mark, WhatNoRecordingCouldBeReadWithIsRefusedWithTheMost) {
 TEST_F(Mark, SaysWhatIsMissing) {
   const std::pair<std::vector<std::string>, std::string> kCases[] = {
       {{}, "mark --stage decode"},
+      {{""}, "nothing to mark"},
+      {{"--kind", "mark"}, "nothing to mark"},
       {{"--kind", "load"}, "--name"},
       {{"--kind", "stage", "x"}, "--stage"},
       {{"--kind", "load", "--name", "x", "--bytes", "8X"}, "--bytes"},

@@ -163,6 +163,8 @@ TEST_F(MeterTest, ATextThatNoReaderOfATraceCouldShowIsRefused) {
   };
   EXPECT_THAT(reason([&] { meter.Mark("half\xC3"); }),
               HasSubstr("INVALID_FIELD, note: is not UTF-8"));
+  EXPECT_THAT(reason([&] { meter.Mark(""); }), HasSubstr("INVALID_FIELD, note: is empty"));
+  EXPECT_THAT(reason([&] { meter.Stage(""); }), HasSubstr("INVALID_FIELD, name: is empty"));
   EXPECT_THAT(reason([&] { meter.Load("v\nae", 1, 1); }),
               HasSubstr("INVALID_FIELD, name: holds a control character"));
   EXPECT_THAT(reason([&] { meter.Load("vae", -1, 1); }),

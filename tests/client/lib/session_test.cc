@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
@@ -121,6 +122,29 @@ TEST_F(SessionTest, ATextThatCannotBeIsNamedBeforeTheDaemonIsAsked) {
     EXPECT_EQ(error.reason(), "INVALID_FIELD");
     EXPECT_THAT(error.what(), HasSubstr("stage: holds a control character"));
   }
+}
+
+TEST_F(SessionTest, AStageOrANoteThatIsEmptyIsRefused) {
+  daemon_.on_acquire = [](AcquireScript& script) {
+    script.Grant(1);
+    return grpc::Status::OK;
+  };
+  Session session(Options());
+  const auto refused = [](const std::function<void()>& call, const std::string& what) {
+    try {
+      call();
+      ADD_FAILURE() << "not refused: " << what;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.reason(), "INVALID_FIELD");
+      EXPECT_EQ(std::string(error.what()), what);
+    }
+  };
+  refused([&] { (void)session.Acquire("", kGiB); }, "stage: is empty");
+  refused([&] { (void)session.TryAcquire("", kGiB); }, "stage: is empty");
+  refused([&] { (void)session.Stage(""); }, "stage: is empty");
+  refused([&] { (void)session.Mark(""); }, "note: is empty");
+}
+
 }
 
 TEST_F(SessionTest, ItsEndIsTheEndOfTheRegistration) {

@@ -75,6 +75,7 @@ TEST(ToRegisterTest, WhatIsOfJobsOrCannotBeIsRefused) {
 
 TEST(ToAcquireTest, WhatCannotBeIsRefused) {
   v1::AcquireRequest good;
+  good.set_stage("transformer");
   good.set_client_id(1);
   good.set_memory_bytes(1);
   ExpectRefused<v1::AcquireRequest>(
@@ -83,6 +84,7 @@ TEST(ToAcquireTest, WhatCannotBeIsRefused) {
        {"memory_bytes", [](auto& r) { r.set_memory_bytes(0); }},
        {"memory_bytes", [](auto& r) { r.set_memory_bytes(-5); }},
        {"stage", [](auto& r) { r.set_stage(std::string(257, 'x')); }},
+       {"stage", [](auto& r) { r.set_stage(""); }},
        {"start_timeout_ns", [](auto& r) { r.set_start_timeout_ns(-1); }},
        {"request_id", [](auto& r) { r.set_request_id(std::string(257, 'x')); }}});
   EXPECT_FALSE(ToAcquire(good, kCaller)->start_timeout);
@@ -119,6 +121,7 @@ TEST(ToReportTest, NamesAreWordsAndNumbersAreNumbers) {
        {"marks.kind", [](auto& r) { r.mutable_marks(0)->set_kind(""); }},
        {"marks.kind", [](auto& r) { r.mutable_marks(0)->set_kind("<b>"); }},
        {"marks.stage", [](auto& r) { r.mutable_marks(0)->set_stage(""); }},
+       {"marks.note", [](auto& r) { r.mutable_marks(0)->set_kind("mark"); }},
        {"marks.note", [](auto& r) { r.mutable_marks(0)->set_note("a\x1b[2J"); }},
        {"marks.nbytes", [](auto& r) { r.mutable_marks(0)->set_nbytes(-1); }},
        {"marks.nbytes", [](auto& r) { r.mutable_marks(0)->set_nbytes((1LL << 60) + 1); }},

@@ -36,6 +36,13 @@ def check_word(field: str, word: str) -> str:
     return word
 
 
+def check_filled(field: str, word: str, why: str) -> str:
+    """Of a word that may not be empty, which it gives back."""
+    if not check_word(field, word):
+        raise invalid(field, f"is empty; {why}")
+    return word
+
+
 def check_policy(policy: policy_pb2.Policy) -> None:
     """Of what its types allow."""
     for field in ("wait_free_percent", "kill_free_percent"):

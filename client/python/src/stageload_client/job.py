@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Union
 
-from ._checks import check_gauges, check_policy, check_word, invalid
+from ._checks import check_filled, check_gauges, check_policy, check_word, invalid
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._loop import CallbackThread, LibraryThread, library
@@ -518,7 +518,7 @@ class Job:
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
         return Lease(
             self,
-            check_word("stage", name),
+            check_filled("stage", name, 'name it, as in job.stage("transformer", "13G")'),
             size,
             parse_timeout(timeout),
             self._on_wait if on_wait is None else on_wait,
@@ -707,6 +707,8 @@ def _mark(
         check_word(f"marks.{field}", word)
     if kind == "stage" and not stage:
         raise invalid("marks.stage", 'is empty; a mark of kind "stage" names the stage that begins')
+    if kind == "mark" and not note:
+        raise invalid("marks.note", 'is empty; a mark of kind "mark" says something')
     mark = telemetry_service_pb2.Mark(kind=kind, stage=stage or "", name=name, note=note)
     if nbytes is not None:
         mark.nbytes = whole_bytes(nbytes)

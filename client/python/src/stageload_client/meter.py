@@ -183,11 +183,11 @@ class MemoryMeter:
 
     def mark(self, note: str) -> None:
         """A note. In the file when it returns; OSError when it is not, as on a full disk."""
-        self._event({"kind": "mark", "note": _text("note", note)})
+        self._event({"kind": "mark", "note": _filled("note", note)})
 
     def stage(self, name: str) -> None:
         """A new stage begins."""
-        self._event({"kind": "stage", "stage": _text("stage", name)})
+        self._event({"kind": "stage", "stage": _filled("stage", name)})
 
     def load(
         self, name: str, nbytes: float, seconds: float, *, stage: str = "", note: str = ""
@@ -410,6 +410,12 @@ def _text(field: str, text: str) -> str:
     if len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"{field}: longer than {_LONGEST_TEXT} bytes")
     return text
+
+
+def _filled(field: str, text: str) -> str:
+    if not text:
+        raise ValueError(f"{field}: is empty")
+    return _text(field, text)
 
 
 def _sized(
