@@ -188,7 +188,8 @@ struct Waiting {
 };
 
 struct AcquireOptions {
-  // How long to wait for room. Absent: for ever. 0 or less: not at all, so on_wait is not called.
+  // How long to wait for room: not at all when it is 0 or less, and on_wait is not called then.
+  // Absent: for ever, for which the largest there is does as well.
   std::optional<std::chrono::nanoseconds> timeout;
   // Called on the waiting thread, at once when it must wait and whenever what blocks it changes. An
   // exception takes the request back and comes out of Acquire.

@@ -22,7 +22,9 @@
 namespace stageload::client {
 namespace {
 
+using std::chrono::hours;
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -145,6 +147,29 @@ TEST_F(SessionTest, AStageOrANoteThatIsEmptyIsRefused) {
   refused([&] { (void)session.Mark(""); }, "note: is empty");
 }
 
+TEST_F(SessionTest, ATimeoutBelowZeroDoesNotWaitAndTheLargestIsForEver) {
+  std::vector<std::int64_t> asked;
+  daemon_.on_acquire = [&](AcquireScript& script) {
+    asked.push_back(script.request.start_timeout_ns());
+    if (asked.back() == 0) {
+      return ctl::Failure(grpc::StatusCode::RESOURCE_EXHAUSTED, "no room", "ADMISSION_TIMEOUT");
+    }
+    script.Wait("needs 10, has 5");
+    script.Grant(1);
+    return grpc::Status::OK;
+  };
+  Session session(Options());
+  AcquireOptions options;
+  for (const nanoseconds timeout : {nanoseconds(-1), nanoseconds::min()}) {
+    options.timeout = timeout;
+    EXPECT_THROW((void)session.Acquire("decode", kGiB, options), NoRoom);
+  }
+  options.timeout = nanoseconds::max();
+  EXPECT_TRUE(session.Acquire("decode", kGiB, options));
+  ASSERT_EQ(asked.size(), 3U);
+  EXPECT_EQ(asked[0], 0);
+  EXPECT_EQ(asked[1], 0);
+  EXPECT_GT(asked[2], nanoseconds(hours(24 * 365 * 290)).count());
 }
 
 TEST_F(SessionTest, ItsEndIsTheEndOfTheRegistration) {

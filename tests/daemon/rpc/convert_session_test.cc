@@ -90,6 +90,8 @@ TEST(ToAcquireTest, WhatCannotBeIsRefused) {
   EXPECT_FALSE(ToAcquire(good, kCaller)->start_timeout);
   good.set_start_timeout_ns(0);
   EXPECT_EQ(ToAcquire(good, kCaller)->start_timeout, absl::ZeroDuration());
+  good.set_start_timeout_ns(std::numeric_limits<std::int64_t>::max());
+  EXPECT_GT(ToAcquire(good, kCaller)->start_timeout, absl::Hours(24 * 365 * 200));
 }
 
 TEST(ToReleaseTest, OneOfTwoNamesOfTheLeaseIsNeeded) {

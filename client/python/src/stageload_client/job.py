@@ -511,7 +511,7 @@ class Job:
 
         memory: what will be loaded on top of what the program holds now, at its peak. Without it
         the stage is only named. timeout: how long to wait for room, for ever by default; 0 (which
-        takes a few ms, for the answer to say why not) to have it now or not at all.
+        takes a few ms, for the answer to say why not) or less to have it now or not at all.
         """
         size = None if memory is None else parse_size(memory)
         if size == 0:

@@ -15,6 +15,7 @@ Size = Union[SupportsIndex, str]
 Duration = Union[int, float, str]
 
 _LARGEST = (1 << 63) - 1  # bytes and nanoseconds travel as int64
+_LONGEST = 292 * 365.25 * 86400  # with room left for rounding
 _NUMBER = r"(\d*)(?:\.(\d+))?"
 _SIZE = re.compile(_NUMBER + r"\s*(b|([kmgtp])(?:i?b)?)?", re.IGNORECASE | re.ASCII)
 _PART = re.compile(_NUMBER + r"\s*(ms|[smhd])\s*", re.IGNORECASE | re.ASCII)
@@ -44,14 +45,19 @@ def parse_duration(duration: Duration) -> float:
     if isinstance(duration, bool) or not isinstance(duration, (numbers.Real, str)):
         raise TypeError(f'a duration is in seconds or text such as "30m", not {duration!r}')
     seconds = _seconds(duration) if isinstance(duration, str) else float(duration)
-    if not (math.isfinite(seconds) and 0 <= seconds <= _LARGEST / 1e9):
+    if not (math.isfinite(seconds) and 0 <= seconds < _LONGEST):
         raise ValueError(f"a duration is not negative and below 292 years: {duration}")
     return seconds
 
 
 def parse_timeout(timeout: Duration | None) -> float | None:
-    """None is for ever, and so is infinity."""
-    return None if timeout is None or timeout == math.inf else parse_duration(timeout)
+    """None is for ever, and so is infinity. A number below 0, as of a deadline that has passed, is
+    0."""
+    if timeout is None or timeout == math.inf:
+        return None
+    if isinstance(timeout, numbers.Real) and not isinstance(timeout, bool) and timeout < 0:
+        return 0.0
+    return parse_duration(timeout)
 
 
 def whole_bytes(nbytes: float) -> int:
