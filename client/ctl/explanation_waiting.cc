@@ -48,8 +48,13 @@ class Waits {
     return std::all_of(job_.blockers().begin(), job_.blockers().end(),
                        [&](const v1::Blocker& each) { return each.kind() == kind; });
   }
+  // While one of its own blocks it, whoever goes before it is not told. Then its place tells
+  // whether there is somebody.
+  bool HasTurn() const { return job_.queue_position() <= 1; }
   std::string Start(v1::BlockerKind kind) const {
-    return IsOnlyOne(kind) ? "would let it start now" : "would lift that";
+    if (!IsOnlyOne(kind)) return "would lift that";
+    return HasTurn() || !IsItsOwn(kind) ? "would let it start now"
+                                        : "would let it start when its turn comes";
   }
   void Offer(const std::string& command, const std::string& effect) {
     for (const Change& change : explanation_.changes) {
@@ -65,6 +70,13 @@ class Waits {
     return kind == v1::BLOCKER_KIND_STALE || kind == v1::BLOCKER_KIND_WAKING ||
            kind == v1::BLOCKER_KIND_SWAPPING || kind == v1::BLOCKER_KIND_SETTLING ||
            kind == v1::BLOCKER_KIND_RECOVERING || kind == v1::BLOCKER_KIND_RETURNING;
+  }
+
+  // Where such a one blocks, the daemon does not tell of ORDER.
+  static bool IsItsOwn(v1::BlockerKind kind) {
+    return kind == v1::BLOCKER_KIND_HELD || kind == v1::BLOCKER_KIND_QUEUE_HELD ||
+           kind == v1::BLOCKER_KIND_DEPENDENCY || kind == v1::BLOCKER_KIND_NOT_BEFORE ||
+           kind == v1::BLOCKER_KIND_BUSY || kind == v1::BLOCKER_KIND_GROUP;
   }
 
   std::string Says(const v1::Blocker& blocker);
@@ -95,7 +107,9 @@ std::string Waits::Memory(const v1::Blocker& blocker) {
     Offer(Update(absl::StrCat("--memory ", *fits)),
           absl::StrCat(Start(blocker.kind()), ", if it takes no more than that"));
   }
-  return absl::StrCat(text, "; it starts when enough of that is given back");
+  return absl::StrCat(text, IsOnlyOne(blocker.kind())
+                                ? "; it starts when enough of that is given back"
+                                : "; enough of that has to be given back");
 }
 
 std::string Waits::Level(const v1::Blocker& blocker) {
@@ -134,7 +148,7 @@ std::string Waits::Dependency() {
     Offer(absl::StrCat("stageloadctl explain ", id), "says what that one waits for");
   }
   return absl::StrCat(
-      "starts after ", parents,
+      "may not start before ", parents,
       job_.after_size() == 1 ? " has completed (--after)" : " have completed (--after)");
 }
 
@@ -191,10 +205,12 @@ std::string Waits::Says(const v1::Blocker& blocker) {
       return absl::StrCat("waits for the kernel: ", text, " (max_pressure in the config)");
     case v1::BLOCKER_KIND_GROUP:
       return absl::StrCat("belongs to a group with a limit: ", text,
-                          "; it starts when one of them ends (group_limits in the config)");
+                          "; one of them has to end first (group_limits in the config)");
     case v1::BLOCKER_KIND_HELD:
       Offer(absl::StrCat("stageloadctl release ", job_.id()),
-            IsOnlyOne(blocker.kind()) ? "lets it start" : "lifts that");
+            !IsOnlyOne(blocker.kind()) ? "lifts that"
+            : HasTurn()                ? "lets it start"
+                                       : "lets it start when its turn comes");
       return absl::StrCat("is ", text);
     case v1::BLOCKER_KIND_QUEUE_HELD:
       Offer("stageloadctl release --queue", "lets all of them go on");

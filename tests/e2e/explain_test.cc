@@ -71,7 +71,7 @@ TEST_F(Explain, AHeldJobAndItsChildAreLedToTheRelease) {
   StartDaemon();
   const std::int64_t held = Submit({"--wait-free", "0", "--hold", "--", "true"});
   const std::int64_t child = Submit({"--wait-free", "0", "--after", Id(held), "--", "true"});
-  EXPECT_THAT(Said(child), HasSubstr(absl::StrCat("starts after job ", held,
+  EXPECT_THAT(Said(child), HasSubstr(absl::StrCat("may not start before job ", held,
                                                   " (true, PENDING) has completed (--after)")));
   EXPECT_EQ(FirstOffer(child), (Arguments{"explain", Id(held)}));
   const Arguments offer = FirstOffer(held);

@@ -104,6 +104,30 @@ TEST(WhyItWaits, AStartIsPromisedOnlyWhenNothingElseBlocks) {
               AllOf(HasSubstr("--memory 1G` would lift that"), Not(HasSubstr("start now"))));
 }
 
+// The daemon tells of ORDER only when nothing of the job's own blocks it.
+TEST(WhyItWaits, BehindOthersAStartIsPromisedForItsTurnOnly) {
+  v1::Job held = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
+  ASSERT_EQ(held.queue_position(), 2);
+  EXPECT_THAT(Said(held), EndsWith("`stageloadctl release 3` lets it start when its turn comes."));
+  v1::Job busy = Waiting(v1::BLOCKER_KIND_BUSY, 0, 60, "process 412 matches \"ollama\"");
+  EXPECT_THAT(Said(busy), HasSubstr("--busy none` would let it start when its turn comes, beside"));
+  busy.set_queue_position(1);
+  EXPECT_THAT(Said(busy), HasSubstr("--busy none` would let it start now, beside"));
+  // Of what the machine has, ORDER is told with it.
+  EXPECT_THAT(Said(Waiting(v1::BLOCKER_KIND_LEVEL, 35, 40, "")),
+              HasSubstr("--wait-free 35` would let it start now"));
+}
+
+TEST(WhyItWaits, WhatBlocksBesideAnotherPromisesNoStart) {
+  v1::Job group = Waiting(v1::BLOCKER_KIND_GROUP, 1, 1, "1 of at most 1 of group gpu run");
+  EXPECT_THAT(Said(group),
+              AllOf(HasSubstr("; one of them has to end first"), Not(HasSubstr("it starts"))));
+  v1::Job memory = Waiting(v1::BLOCKER_KIND_MEMORY, 0, kGiB, "needs 1 GiB, 0 B free");
+  Block(memory, v1::BLOCKER_KIND_ORDER, 3, 2, "job 2 goes first");
+  EXPECT_THAT(Said(memory), AllOf(HasSubstr("; enough of that has to be given back."),
+                                  Not(HasSubstr("it starts"))));
+}
+
 TEST(WhyItWaits, LevelIsSaidInPercentWithALowerOne) {
   const v1::Job job = Waiting(v1::BLOCKER_KIND_LEVEL, 35.6, 40, "35.6 % available, needs 40 %");
   EXPECT_THAT(Said(job), HasSubstr("It waits until 40 % of memory are available (--wait-free), of "
@@ -123,8 +147,9 @@ TEST(WhyItWaits, SwapLimitOffersTheBudgetThatFitsUnderIt) {
 }
 
 TEST(WhyItWaits, BusyNamesTheProgramAndOffersToWaitForNone) {
-  const v1::Job job =
+  v1::Job job =
       Waiting(v1::BLOCKER_KIND_BUSY, 0, 60, "process 412 ollama serve matches \"ollama\"");
+  job.set_queue_position(1);
   EXPECT_THAT(Said(job), HasSubstr("its --busy names: process 412 ollama serve matches"));
   EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --busy none"));
 }
@@ -140,14 +165,15 @@ TEST(WhyItWaits, DependencyNamesEachJobWithItsStateAndLeadsOn) {
   second.set_id(2);
   EXPECT_THAT(OthersOf(job), ElementsAre(1, 2));
   EXPECT_THAT(Said(job, {{1, first}, {2, second}}),
-              HasSubstr("It starts after job 1 (base, RUNNING) and job 2 (train, PENDING) have "
-                        "completed (--after)."));
+              HasSubstr("It may not start before job 1 (base, RUNNING) and job 2 (train, PENDING) "
+                        "have completed (--after)."));
   EXPECT_THAT(Offered(job, {{1, first}, {2, second}}), ElementsAre("stageloadctl explain 2"));
-  EXPECT_THAT(Said(job), HasSubstr("starts after job 1 and job 2 have"));
+  EXPECT_THAT(Said(job), HasSubstr("may not start before job 1 and job 2 have"));
 }
 
 TEST(WhyItWaits, HeldIsReleasedByTheOneOrByTheQueue) {
-  const v1::Job held = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
+  v1::Job held = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
+  held.set_queue_position(1);
   EXPECT_THAT(Said(held),
               EndsWith("It is held until it is released. `stageloadctl release 3` lets it "
                        "start."));
