@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "client/ctl/command_tree.h"
+#include "base/command_tree.h"
 
 namespace stageload::ctl {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/ctl/command_tree.h"
+#include "base/command_tree.h"
 #include "client/ctl/event_kinds.h"
 #include "client/ctl/json.h"
 #include "client/ctl/outcome.h"

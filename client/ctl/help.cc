@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/usage.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/print.h"
-#include "client/ctl/usage.h"
 
 namespace stageload::ctl {
 namespace {

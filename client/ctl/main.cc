@@ -11,6 +11,7 @@
 #include "base/file_limit.h"
 #include "base/library_log.h"
 #include "base/standard_streams.h"
+#include "base/usage.h"
 #include "client/ctl/command_line.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/connection.h"
@@ -18,7 +19,6 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/print.h"
-#include "client/ctl/usage.h"
 
 namespace stageload::ctl {
 
@@ -37,6 +37,14 @@ std::string BaseName(const char* path) {
 const CLI::App& Named(CLI::App& app) {
   const std::vector<CLI::App*> named = app.get_subcommands();
   return named.empty() ? app : Named(*named.front());
+}
+
+// The first that its help has.
+std::string ExampleOf(const CLI::App& command, const Invocation& invocation) {
+  for (const Example& example : invocation.examples) {
+    if (example.command == &command) return example.line;
+  }
+  return "";
 }
 
 // What --help or --version asks for.
@@ -65,7 +73,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return Show(app, error);
     const CLI::App& named = Named(app);
-    return UsageError(invocation, named, WhatIsWrong(named, invocation.examples, error));
+    return UsageError(invocation, named, WhatIsWrong(named, error, ExampleOf(named, invocation)));
   }
   invocation.connect.on_answer = TellSkew;
   invocation.connect.autostart = !no_autostart && !client::AutostartForbidden();

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/usage.h"
 #include "client/ctl/command_line.h"
-#include "client/ctl/usage.h"
 #include "tests/client/ctl/program.h"
 
 namespace stageload::ctl {
@@ -193,6 +193,13 @@ TEST(Slips, WhatIsMissingIsNamedWithAnExample) {
   EXPECT_THAT(Ctl({"show"}).err,
               StartsWith("stageload: ID is missing, as in `stageloadctl show 3`\n"));
   EXPECT_THAT(Ctl({"plot", "x.jsonl"}).err, StartsWith("stageload: --output FILE is missing, as "));
+}
+
+TEST(Slips, WhatDoesNotGoTogetherIsNamed) {
+  EXPECT_THAT(Ctl({"cancel", "--group", "gpu", "1"}).err,
+              StartsWith("stageload: ID and --group do not go together\n"));
+  EXPECT_THAT(Ctl({"submit", "--array", "2", "--follow", "--", "true"}).err,
+              StartsWith("stageload: --array and --follow do not go together\n"));
 }
 
 TEST(Slips, AWordTooMuchIsNamed) {

@@ -1,5 +1,5 @@
 // Walks the tree of commands along the words.
-#include "client/ctl/usage.h"
+#include "base/usage.h"
 
 #include <algorithm>
 #include <map>
@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/closest_word.h"
-#include "client/ctl/command_tree.h"
+#include "base/command_tree.h"
 
-namespace stageload::ctl {
+namespace stageload {
 namespace {
 
 std::vector<std::string> NamesOf(const std::vector<const CLI::App*>& commands) {
@@ -165,9 +165,29 @@ class Walk {
   std::map<const CLI::Option*, int> given_;
 };
 
-std::string AsIn(const CLI::App& command, const std::vector<Example>& examples) {
-  for (const Example& example : examples) {
-    if (example.command == &command) return absl::StrCat(", as in `", example.line, "`");
+// "ID", "--group", "-n".
+std::string NameOf(const CLI::Option& option) {
+  if (option.get_positional()) return option.get_type_name();
+  return option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                     : "--" + option.get_lnames().front();
+}
+
+std::string MissingOf(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options({})) {
+    if (!option->get_required() || option->count() > 0) continue;
+    return absl::StrCat(NameOf(*option), option->get_positional() ? "" : " ",
+                        option->get_positional() ? "" : option->get_type_name(), " is missing");
+  }
+  return "";
+}
+
+std::string ExcludedOf(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options({})) {
+    if (option->count() == 0) continue;
+    for (const CLI::Option* other : option->get_excludes()) {
+      if (other->count() == 0) continue;
+      return absl::StrCat(NameOf(*option), " and ", NameOf(*other), " do not go together");
+    }
   }
   return "";
 }
@@ -197,21 +217,18 @@ std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string
   return Walk(root, words).FindSlip();
 }
 
-std::string WhatIsWrong(const CLI::App& command, const std::vector<Example>& examples,
-                        const CLI::ParseError& error) {
-  const std::string what = error.what();
-  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return what;
-  for (const CLI::Option* option : command.get_options({})) {
-    if (!option->get_required() || option->count() > 0) continue;
-    const std::string name =
-        option->get_positional()
-            ? option->get_type_name()
-            : absl::StrCat(option->get_lnames().empty() ? "-" + option->get_snames().front()
-                                                        : "--" + option->get_lnames().front(),
-                           " ", option->get_type_name());
-    return absl::StrCat(name, " is missing", AsIn(command, examples));
+std::string WhatIsWrong(const CLI::App& command, const CLI::ParseError& error,
+                        const std::string& example) {
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::string missing = MissingOf(command);
+    const std::string as_in = example.empty() ? "" : absl::StrCat(", as in `", example, "`");
+    if (!missing.empty()) return missing + as_in;
   }
-  return what;
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    const std::string excluded = ExcludedOf(command);
+    if (!excluded.empty()) return excluded;
+  }
+  return error.what();
 }
 
-}  // namespace stageload::ctl
+}  // namespace stageload

@@ -1,13 +1,13 @@
 // Finding one's way in the tree of commands, for whoever reads words as CLI11 does.
 //
 // Threading: pure functions.
-#ifndef STAGELOAD_CLIENT_CTL_COMMAND_TREE_H_
-#define STAGELOAD_CLIENT_CTL_COMMAND_TREE_H_
+#ifndef STAGELOAD_BASE_COMMAND_TREE_H_
+#define STAGELOAD_BASE_COMMAND_TREE_H_
 
 #include <CLI/CLI.hpp>
 #include <string>
 
-namespace stageload::ctl {
+namespace stageload {
 
 // "-n", "--name" and "--", but not "-".
 bool IsOption(const std::string& word);
@@ -20,6 +20,6 @@ const CLI::Option* FindOption(const CLI::App& command, const std::string& name);
 // No flag.
 bool TakesValue(const CLI::Option& option);
 
-}  // namespace stageload::ctl
+}  // namespace stageload
 
-#endif  // STAGELOAD_CLIENT_CTL_COMMAND_TREE_H_
+#endif  // STAGELOAD_BASE_COMMAND_TREE_H_

@@ -1,6 +1,6 @@
-#include "client/ctl/command_tree.h"
+#include "base/command_tree.h"
 
-namespace stageload::ctl {
+namespace stageload {
 
 bool IsOption(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
@@ -20,4 +20,4 @@ const CLI::Option* FindOption(const CLI::App& command, const std::string& name) 
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-}  // namespace stageload::ctl
+}  // namespace stageload
