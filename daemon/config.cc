@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
@@ -140,11 +141,20 @@ class ConfigReader {
   std::vector<std::pair<toml::source_index, std::string>> complaints_;
 };
 
+// A link without its file is a mistake: somebody has made a file for us somewhere.
+absl::Status Missing(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat("read ", path, ": no such file"));
+  return absl::InvalidArgumentError(absl::StrCat("read ", path, ": is a symbolic link to ",
+                                                 target.string(), ", which is not there"));
+}
+
 // NotFound only when there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   // Not to wait for who writes into a named pipe.
   const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0 && errno == ENOENT) return absl::NotFoundError(path);
+  if (file < 0 && errno == ENOENT) return Missing(path);
   std::string text;
   struct stat status {};
   bool failed = file < 0 || fstat(file, &status) != 0;
@@ -180,12 +190,14 @@ absl::StatusOr<LogLevel> ParseLogLevel(const std::string& text) {
   for (const auto& [level, name] : kLevels) {
     if (text == name) return level;
   }
-  return absl::InvalidArgumentError("needs \"trace\", \"debug\", \"info\", \"warn\" or \"error\"");
+  return absl::InvalidArgumentError(
+      absl::StrCat("needs \"trace\", \"debug\", \"info\", \"warn\" or \"error\"",
+                   DidYouMean(text, {"trace", "debug", "info", "warn", "error"})));
 }
 
-absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path) {
+absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path, IfMissing if_missing) {
   const absl::StatusOr<std::string> text = ReadFile(path);
-  if (absl::IsNotFound(text.status())) return DaemonConfig{};
+  if (absl::IsNotFound(text.status()) && if_missing == IfMissing::kDefaults) return DaemonConfig{};
   if (!text.ok()) return text.status();
   ConfigReader reader(path);
   try {

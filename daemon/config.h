@@ -41,9 +41,13 @@ struct DaemonConfig {
   std::map<std::string, int> lines;
 };
 
-// Defaults when there is no such file. InvalidArgument has a line of its own for each mistake, with
+// What a file that is not there stands for.
+enum class IfMissing { kDefaults, kError };
+
+// InvalidArgument has a line of its own for each mistake, with
 // the file, the line, the key, the value and a right one; an unknown key is a mistake too.
-absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path);
+absl::StatusOr<DaemonConfig> LoadConfig(const std::string& path,
+                                        IfMissing if_missing = IfMissing::kDefaults);
 
 // One key as it stands in a config.
 struct Setting {

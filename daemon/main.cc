@@ -3,7 +3,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +41,7 @@
 #include "daemon/jobs/jobs.h"
 #include "daemon/jobs/shim_path.h"
 #include "daemon/log.h"
+#include "daemon/options.h"
 #include "daemon/rpc/listening_socket.h"
 #include "daemon/rpc/passed_socket.h"
 #include "daemon/rpc/server.h"
@@ -56,14 +57,6 @@ namespace {
 constexpr absl::Duration kShutdownWithin = absl::Milliseconds(1500);
 // Its own files and a few connections; with fewer it could start no job.
 constexpr rlim_t kNeededFiles = 64;
-
-struct Options {
-  std::optional<absl::Duration> idle_exit;
-  bool log_stderr = false;
-  std::string started_as;  // argv[0]
-  Overrides overrides;
-  rpc::StartedBy started_by = rpc::StartedBy::kUser;
-};
 
 // That end the daemon, or have it read its config again. Blocked until it is ready for them.
 sigset_t HandledSignals() {
@@ -353,22 +346,34 @@ int Refuse(const absl::Status& status) {
   return 1;
 }
 
-// Prints what is asked of the config in `file`, or in the daemon's own when that is empty.
-int PrintConfig(const std::string& file, void (*print)(const DaemonConfig&, const std::string&)) {
-  const absl::StatusOr<std::string> path = ConfigPath(file);
-  if (!path.ok()) return Refuse(path.status());
-  const absl::StatusOr<DaemonConfig> config = LoadConfig(*path);
-  if (!config.ok()) return Refuse(config.status());
-  print(*config, *path);
-  return 0;
+// On stdout; returns the exit code.
+int Print(const std::string& text, int code = 0) {
+  std::cout << text << std::flush;
+  if (std::cout) return code;
+  const int error = errno;
+  if (error != EPIPE) {
+    std::cerr << "stageloadd: write to stdout: " << std::strerror(error) << std::endl;
+  }
+  return 1;
 }
 
-void PrintMaxSessions(const DaemonConfig& config, const std::string&) {
-  std::cout << "max_sessions = " << config.core.max_sessions << std::endl;
+// Prints what is asked of the config in `file`, or in the daemon's own when that is empty.
+int PrintConfig(const std::string& file,
+                std::string (*text)(const DaemonConfig&, const std::string&)) {
+  const absl::StatusOr<std::string> path = ConfigPath(file);
+  if (!path.ok()) return Refuse(path.status());
+  const absl::StatusOr<DaemonConfig> config =
+      LoadConfig(*path, file.empty() ? IfMissing::kDefaults : IfMissing::kError);
+  if (!config.ok()) return Refuse(config.status());
+  return Print(text(*config, *path));
+}
+
+std::string MaxSessions(const DaemonConfig& config, const std::string&) {
+  return absl::StrCat("max_sessions = ", config.core.max_sessions, "\n");
 }
 
 // What a daemon would go by, as GetConfig tells it of one that runs.
-void PrintSettings(const DaemonConfig& config, const std::string& path) {
+std::string SettingsDocument(const DaemonConfig& config, const std::string& path) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::array();
   for (const rpc::SettingView& setting : ViewOf(config, path, Overrides{}).settings) {
     nlohmann::ordered_json shown{{"key", setting.key}};
@@ -377,13 +382,12 @@ void PrintSettings(const DaemonConfig& config, const std::string& path) {
     settings.push_back(std::move(shown));
   }
   const nlohmann::ordered_json document{{"path", path}, {"settings", std::move(settings)}};
-  std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 int PrintProbe() {
   const host::Probe probe = host::TakeProbe(*host::NewLocalHost());
-  std::cout << probe.json << std::endl;
-  return probe.whole ? 0 : 1;
+  return Print(probe.json + "\n", probe.whole ? 0 : 1);
 }
 
 int Run(const Options& options) {
@@ -412,78 +416,34 @@ int Run(const Options& options) {
   return 0;
 }
 
+int Do(const Options& options) {
+  switch (options.action) {
+    case Action::kServe:
+      return Run(options);
+    case Action::kCheckConfig:
+      return PrintConfig(options.config_file, MaxSessions);
+    case Action::kShowConfig:
+      return PrintConfig(options.config_file, SettingsDocument);
+    case Action::kPrintConfigTemplate:
+      return Print(ConfigTemplate());
+    case Action::kProbe:
+      return PrintProbe();
+  }
+  return 1;
+}
+
 }  // namespace
 }  // namespace stageload
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
   stageload::SilenceLibraryLog();
-  CLI::App app(
-      "stageloadd keeps several ML jobs on one machine from pushing each other into swap.");
-  std::string idle_exit;
-  stageload::Options options;
+  auto asked = stageload::ReadOptions({argv + (argc > 0 ? 1 : 0), argv + argc});
+  if (const auto* answer = std::get_if<stageload::Answer>(&asked)) {
+    std::cerr << answer->err << std::flush;
+    return stageload::Print(answer->out, answer->exit_code);
+  }
+  auto& options = std::get<stageload::Options>(asked);
   if (argc > 0) options.started_as = argv[0];
-  app.add_option("--idle-exit", idle_exit, "Leave after so long with nothing to do, such as 10m");
-  std::string log_level;
-  app.add_flag("--log-stderr", options.log_stderr, "Log to stderr too");
-  app.add_option("--log-level", log_level,
-                 "trace, debug, info, warn or error; over log.level of the config (info)");
-  app.add_flag("--log-json", options.overrides.log_json,
-               "Log one JSON object a line; over log.format of the config");
-  app.add_flag("--dry-run", options.overrides.dry_run,
-               "Decide, log and stream as ever, but stop and suspend nobody on our own account: "
-               "what would be done is told as \"would_stop\". Jobs are still admitted and "
-               "started, and what a user cancels still ends");
-  bool service = false, autostarted = false, check_config = false, probe = false;
-  bool show_config = false, config_template = false;
-  std::string config_file;
-  app.add_flag("--check-config", check_config,
-               "Say what is wrong with the config, else how many sessions it allows, and exit");
-  app.add_flag("--show-config", show_config,
-               "Print as JSON what a daemon would go by, each key with where it comes from, and "
-               "exit");
-  app.add_flag("--config-template", config_template,
-               "Print a config with every key commented out, and exit");
-  app.add_option("--config-file", config_file,
-                 "With --check-config or --show-config: that file, and not the daemon's own");
-  app.add_flag("--probe", probe, "Print one reading of this machine as JSON, and exit");
-  app.add_flag("--service", service,
-               "For launchd and systemd, which keep it running: while another daemon has this "
-               "home, wait for its end instead of failing");
-  app.add_flag("--autostarted", autostarted,
-               "For clients that find no daemon: leave as soon as one with --service waits")
-      ->excludes("--service");
-  app.set_version_flag("--version", std::string("stageloadd ") + stageload::kVersion);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (check_config) return stageload::PrintConfig(config_file, stageload::PrintMaxSessions);
-  if (show_config) return stageload::PrintConfig(config_file, stageload::PrintSettings);
-  if (config_template) {
-    std::cout << stageload::ConfigTemplate();
-    return 0;
-  }
-  if (!log_level.empty()) {
-    const absl::StatusOr<stageload::LogLevel> level = stageload::ParseLogLevel(log_level);
-    if (!level.ok()) {
-      std::cerr << "stageloadd: --log-level: \"" << log_level << "\": " << level.status().message()
-                << std::endl;
-      return 2;
-    }
-    options.overrides.log_level = *level;
-  }
-  if (probe) return stageload::PrintProbe();
-  if (service) options.started_by = stageload::rpc::StartedBy::kService;
-  if (autostarted) options.started_by = stageload::rpc::StartedBy::kAutostart;
-  if (!idle_exit.empty()) {
-    const absl::StatusOr<absl::Duration> duration = stageload::ParseDuration(idle_exit);
-    if (!duration.ok()) {
-      std::cerr << "stageloadd: --idle-exit: " << duration.status().message() << std::endl;
-      return 2;
-    }
-    options.idle_exit = *duration;
-  }
-  return stageload::Run(options);
+  return stageload::Do(options);
 }

@@ -110,15 +110,15 @@ int Check(const Invocation& invocation, const Options& options) {
   absl::StatusOr<std::string> path =
       options.file.empty() ? ConfigPath(invocation) : absl::StatusOr<std::string>(options.file);
   if (!path.ok()) return Fail(path.status());
-  const bool there = ::access(path->c_str(), F_OK) == 0;
+  std::error_code error;
+  const auto found = std::filesystem::symlink_status(*path, error);
   // Without a file the defaults hold, but somebody who names one means it.
-  if (!there && !options.file.empty()) return Fail(absl::ErrnoToStatus(errno, *path));
+  if (options.file.empty() && found.type() == std::filesystem::file_type::not_found) {
+    return Out(absl::StrCat(*path, ": there is none; the defaults hold\n")) ? kExitOk : kExitOther;
+  }
   const absl::StatusOr<std::string> said = AskProgram({"--check-config", "--config-file", *path});
   if (!said.ok()) return FailLineByLine(said.status());
-  return Out(absl::StrCat(*path,
-                          there ? ": no mistakes\n" : ": there is none; the defaults hold\n"))
-             ? kExitOk
-             : kExitOther;
+  return Out(absl::StrCat(*path, ": no mistakes\n")) ? kExitOk : kExitOther;
 }
 
 // {"path": ..., "settings": [...]}, of the daemon that runs or of the one that would be started.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -46,6 +47,18 @@ TEST_F(ConfigTest, NoFileAndAnEmptyFileGiveTheDefaults) {
   EXPECT_FALSE(none->core.memory_pool);
   EXPECT_TRUE(Load("").ok());
   EXPECT_TRUE(Load("# nothing\n").ok());
+}
+
+TEST_F(ConfigTest, AFileThatWasNamedOrIsLinkedToHasToBeThere) {
+  const std::string path = folder_ + "/config.toml";
+  const auto named = LoadConfig(path, IfMissing::kError);
+  EXPECT_EQ(named.status().message(), "read " + path + ": no such file");
+  std::filesystem::create_symlink("elsewhere.toml", path);
+  const auto linked = LoadConfig(path);
+  EXPECT_EQ(linked.status().message(),
+            "read " + path + ": is a symbolic link to elsewhere.toml, which is not there");
+  std::ofstream(folder_ + "/elsewhere.toml") << "max_queued = 7\n";
+  EXPECT_TRUE(LoadConfig(path, IfMissing::kError).ok());
 }
 
 TEST_F(ConfigTest, ReadsEveryKey) {

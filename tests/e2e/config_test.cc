@@ -88,6 +88,32 @@ TEST_F(ConfigFile, CheckSaysEveryMistakeWithItsLine) {
   EXPECT_EQ(Ctl({"config", "check", PathOf("none.toml")}).exit_code, 1);
 }
 
+TEST_F(ConfigFile, ALinkToAFileThatIsNotThereIsAMistake) {
+  std::filesystem::create_directory(home());
+  std::filesystem::create_symlink("/nope/config.toml", File());
+  for (const Arguments& check : {Arguments{"config", "check"}, Arguments{"daemon", "start"}}) {
+    const Result result = Ctl(check);
+    EXPECT_NE(result.exit_code, 0) << result;
+    EXPECT_THAT(result.err, HasSubstr("is a symbolic link to /nope/config.toml"));
+  }
+  EXPECT_THAT(Daemons(), IsEmpty());
+}
+
+TEST_F(ConfigFile, WhatTheDaemonsProgramIsAskedForIsWrittenOrItIsNoSuccess) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  const Result named =
+      Ctl({"--check-config", "--config-file", "/nope"}, {.program = kDaemonProgram});
+  EXPECT_EQ(named.exit_code, 1) << named;
+  EXPECT_EQ(named.err, "stageloadd: read /nope: no such file\n");
+  for (const char* asked :
+       {"--help", "--version", "--config-template", "--show-config", "--check-config", "--probe"}) {
+    const Result full =
+        Ctl({"-c", "\"$0\" \"$1\" >/dev/full", kDaemonProgram, asked}, {.program = "/bin/sh"});
+    EXPECT_EQ(full.exit_code, 1) << asked;
+    EXPECT_EQ(full.err, "stageloadd: write to stdout: No space left on device\n") << asked;
+  }
+}
+
 TEST_F(ConfigFile, ShowSaysWhatADaemonWouldBeStartedWith) {
   WriteConfig("\n[defaults]\nswap_budget = \"2G\"\n");
   const Result show = Ctl({"config", "show", "--origin"});
