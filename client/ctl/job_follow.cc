@@ -192,10 +192,21 @@ absl::StatusOr<v1::Job> FollowJob(const Connection& connection, std::int64_t id)
   request.set_follow(true);
   // A job that never started has no log; how it ended is what counts.
   const bool started = job->has_start_time_ns() || !IsEnd(job->state());
+  bool copied = true;
   if (started) {
-    if (absl::Status status = ReadLogs(connection, request, CopyPiece); !status.ok()) return status;
+    const absl::Status status =
+        ReadLogs(connection, request, [&copied](const v1::ReadLogsResponse& piece) {
+          copied = CopyPiece(piece);
+          return copied;
+        });
+    if (!status.ok()) return status;
   }
-  return AwaitEnd(connection, id, progress);
+  job = AwaitEnd(connection, id, progress);
+  if (copied || !job.ok()) return job;
+  if (const std::string line = EndLine(*job); !line.empty()) Note(line);
+  return absl::DataLossError(absl::StrCat("the output of job ", id,
+                                          " could not be copied to its end; `stageloadctl logs ",
+                                          id, "` has all of it"));
 }
 
 int Finish(const absl::StatusOr<v1::Job>& job) {

@@ -35,7 +35,7 @@ absl::Status ReadLogs(const Connection& connection, const v1::ReadLogsRequest& r
 // A sink: the job's stdout to ours, its stderr to ours; output that was lost is told on stderr.
 bool CopyPiece(const v1::ReadLogsResponse& piece);
 
-// Shows what it waits for, copies its output until it ends, and returns it as it ended.
+// Shows what it waits for, copies its output (DataLoss where it cannot), returns it as it ended.
 absl::StatusOr<v1::Job> FollowJob(const Connection& connection, std::int64_t id);
 
 // Tells how it ended, where an exit code does not; returns the exit code.

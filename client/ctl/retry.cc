@@ -77,6 +77,13 @@ absl::StatusOr<v1::Job> RetryJob(const Connection& connection, std::int64_t id,
   return job;
 }
 
+// "job 8, job 9".
+std::string Queued(const std::map<std::int64_t, std::int64_t>& again) {
+  return absl::StrJoin(again, ", ", [](std::string* out, const auto& each) {
+    absl::StrAppend(out, "job ", each.second);
+  });
+}
+
 int Retry(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<std::vector<std::int64_t>> ids = ParseJobIds(options.ids);
   if (!ids.ok()) return UsageError(invocation, command, std::string(ids.status().message()));
@@ -102,9 +109,16 @@ int Retry(const Invocation& invocation, const CLI::App& command, const Options& 
     }
     again[id] = job->id();
     document["jobs"].push_back(ToJson(*job));
-    if (!options.json && !Out(absl::StrCat(job->id(), "\n"))) return kExitOther;
+    if (!options.json && !Out(absl::StrCat(job->id(), "\n"))) {
+      Note(absl::StrCat("job ", job->id(), " was queued all the same",
+                        id == ids->back() ? "" : ", and none of those that follow"));
+      return kExitOther;
+    }
   }
-  if (options.json && !Out(Document(document))) return kExitOther;
+  if (options.json && !Out(Document(document))) {
+    if (!again.empty()) Note(absl::StrCat("queued all the same: ", Queued(again)));
+    return kExitOther;
+  }
   return code;
 }
 

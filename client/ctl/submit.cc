@@ -88,7 +88,10 @@ int SubmitArray(const Connection& connection, const v1::SubmitJobRequest& reques
       return kExitOther;
     }
   }
-  if (options.json && !Out(Document(document))) return kExitOther;
+  if (options.json && !Out(Document(document))) {
+    Note(absl::StrCat("jobs ", ids.front(), " to ", ids.back(), " were queued all the same"));
+    return kExitOther;
+  }
   return options.wait ? AwaitAll(connection, ids) : kExitOk;
 }
 

@@ -124,6 +124,10 @@ class FakeDaemon::JobCalls : public v1::JobService::Service {
                          v1::SubmitJobResponse* response) override {
     return daemon_.on_submit(*request, *response);
   }
+  grpc::Status RetryJob(grpc::ServerContext*, const v1::RetryJobRequest* request,
+                        v1::RetryJobResponse* response) override {
+    return daemon_.on_retry(*request, *response);
+  }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                       v1::GetJobResponse* response) override {
     const v1::Job* job = Find(request->id());

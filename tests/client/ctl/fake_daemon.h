@@ -74,6 +74,7 @@ class FakeDaemon {
   OnGuard on_resume;
   grpc::Status report_answer;  // an error is one that did not hear of the exit
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse&)> on_submit;
+  std::function<grpc::Status(const v1::RetryJobRequest&, v1::RetryJobResponse&)> on_retry;
   std::function<grpc::Status(WatchScript&)> on_watch;
   std::function<grpc::Status(const v1::ReportRequest&, v1::ReportResponse&)> on_marks;
   std::vector<v1::Job> jobs;  // what GetJob, ListJobs and WaitJob answer with

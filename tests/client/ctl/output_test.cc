@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -120,6 +121,44 @@ TEST_F(OutputTest, ThatCannotBeWrittenIsSaidAndIsNoSuccess) {
     EXPECT_EQ(err, "stageload: write to stdout: No space left on device\n") << words[0];
   }
   close(full);
+}
+
+// What was done is done, and is said where its id could not be.
+TEST_F(OutputTest, OfAJobThatIsQueuedOrFollowedIsMissedAndSaid) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  if (full < 0) GTEST_SKIP() << "this system has no /dev/full";
+  AddJob(7, "done", v1::JOB_STATE_COMPLETED);
+  daemon_.jobs.back().set_start_time_ns(1);
+  daemon_.on_submit = [](const v1::SubmitJobRequest&, v1::SubmitJobResponse& response) {
+    response.mutable_job()->set_id(7);
+    return grpc::Status::OK;
+  };
+  daemon_.on_retry = [](const v1::RetryJobRequest& request, v1::RetryJobResponse& response) {
+    response.mutable_job()->set_id(request.id() + 10);
+    return grpc::Status::OK;
+  };
+  daemon_.log.emplace_back().set_data("epoch 1\n");
+  const std::string lost = "stageload: write to stdout: No space left on device\n";
+  const std::string rest =
+      "stageload: the output of job 7 could not be copied to its end; `stageloadctl logs 7` has "
+      "all "
+      "of it\n";
+  for (const auto& [words, said] : std::vector<std::pair<Words, std::string>>{
+           {{"submit", "--", "true"}, "stageload: job 7 was queued all the same\n"},
+           {{"run", "--", "true"}, rest},
+           {{"retry", "7"}, "stageload: job 17 was queued all the same\n"},
+           {{"retry", "7", "1"},
+            "stageload: job 17 was queued all the same, and none of those that follow\n"},
+           {{"retry", "7", "1", "--json"}, "stageload: queued all the same: job 11, job 17\n"},
+           {{"submit", "--array", "2", "--json", "--", "true"},
+            "stageload: jobs 7 to 7 were queued all the same\n"}}) {
+    std::string err;
+    const int status = RunInto(full, words, err);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << words[0] << " " << status;
+    EXPECT_EQ(err, lost + said);
+  }
+  close(full);
+  EXPECT_EQ(RunProgram(daemon_.home(), {"run", "--", "true"}).out, "epoch 1\n");
 }
 
 TEST_F(OutputTest, WhoseReaderHasGoneEndsSilentlyAsOtherProgramsDo) {
