@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/command_tree.h"
+#include "base/usage.h"
 #include "client/ctl/event_kinds.h"
 #include "client/ctl/json.h"
 #include "client/ctl/outcome.h"
@@ -134,10 +136,29 @@ bool IsCalled(const CLI::Option& option, const char* name) {
   return option.get_positional() ? option.get_name() == name : option.check_lname(name);
 }
 
+std::vector<Candidate> ShownBelow(const CLI::App& command) {
+  std::vector<Candidate> candidates;
+  for (const CLI::App* each : ShownCommands(command)) {
+    candidates.push_back({each->get_name(), each->get_description()});
+  }
+  return candidates;
+}
+
+// The commands below the one that the words of `help` have led to.
+std::vector<Candidate> CommandsForHelp(const Place& place) {
+  const CLI::App* above = place.command->get_parent();
+  for (const std::string& word : place.positionals) {
+    if (above == nullptr) return {};
+    above = SubcommandOf(*above, word);
+  }
+  return above == nullptr ? std::vector<Candidate>() : ShownBelow(*above);
+}
+
 // The kinds of values go by the names that help has for them.
 std::vector<Candidate> ValuesOf(const CLI::Option& option, const Place& place,
                                 const LiveValues& live) {
   const std::string type = option.get_type_name();
+  if (type == "COMMAND") return CommandsForHelp(place);
   if (type == "ID") return live.jobs(place.command->get_name());
   if (absl::StartsWith(type, "ID[")) return live.jobs("--" + option.get_lnames().front());
   if (absl::StartsWith(type, "STATE")) return Plain(States());
@@ -173,9 +194,8 @@ void AddValues(const CLI::Option& option, const Place& place, std::string before
 }
 
 void AddSubcommands(const Place& place, const std::string& begin, Completion& completion) {
-  for (const CLI::App* each : place.command->get_subcommands({})) {
-    if (each->get_group().empty() || !absl::StartsWith(each->get_name(), begin)) continue;
-    completion.candidates.push_back({each->get_name(), each->get_description()});
+  for (Candidate& each : ShownBelow(*place.command)) {
+    if (absl::StartsWith(each.word, begin)) completion.candidates.push_back(std::move(each));
   }
 }
 

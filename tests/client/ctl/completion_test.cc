@@ -214,6 +214,15 @@ TEST(CompletionOfTheProgram, HasEachCommandAndEachOptionOfItsHelp) {
   EXPECT_GT(CheckAllBelow({}), 150);  // else help is not read here as it is written
 }
 
+TEST(CompletionOfTheProgram, HasCommandsBehindHelp) {
+  EXPECT_THAT(ProgramCompletes({"help", ""}),
+              testing::UnorderedElementsAreArray(HelpOf({}).commands));
+  EXPECT_THAT(ProgramCompletes({"help", "sub"}), ElementsAre("submit"));
+  EXPECT_THAT(ProgramCompletes({"help", "daemon", "inst"}), ElementsAre("install"));
+  EXPECT_THAT(ProgramCompletes({"help", "submit", ""}), IsEmpty());
+  EXPECT_THAT(ProgramCompletes({"help", "nonsense", ""}), IsEmpty());
+}
+
 TEST(CompletionOfTheProgram, HasTheWordsOfWhatIsChosenFrom) {
   EXPECT_THAT(ProgramCompletes({"history", "--kind", "lease_"}),
               ElementsAre("lease_waiting", "lease_granted", "lease_denied", "lease_released"));
