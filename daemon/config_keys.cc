@@ -1,6 +1,7 @@
 #include "daemon/config_keys.h"
 
 #include <cstdint>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,30 @@ Read ReadSize(Field field) {
     return size.status();
   };
 }
+
+constexpr char kNone[] = "none";  // as of the options
+
+bool IsNone(const toml::node& node) { return node.value_exact<std::string>() == kNone; }
+
+// A size that may also be absent; where zero would mean that nothing starts, it has to be above it.
+template <typename Field>
+Read ReadOptionalSize(Field field, Bytes least = Bytes(0)) {
+  return [=](const toml::node& node, DaemonConfig& config) -> absl::Status {
+    if (IsNone(node)) {
+      field(config).reset();
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<Bytes> size = SizeOf(node);
+    if (!size.ok() && node.is_string()) return size.status();
+    if (!size.ok() || *size < least) {
+      return absl::InvalidArgumentError(absl::StrCat("needs a size such as \"8G\"",
+                                                     least > Bytes(0) ? " above 0" : "",
+                                                     " or a number of bytes, or \"none\""));
+    }
+    field(config) = *size;
+    return absl::OkStatus();
+  };
+}
 Text ShowSize(std::optional<Bytes> size) { return size ? Text(SizeText(*size)) : std::nullopt; }
 
 absl::StatusOr<absl::Duration> DurationOf(const toml::node& node, const char* example) {
@@ -100,9 +125,9 @@ Text ShowDuration(std::optional<absl::Duration> duration) {
 
 // A time to wait that may also have no end.
 template <typename Field>
-Read ReadTimeout(const char* example, Field field) {
+Read ReadTimeout(const char* example, Field field, absl::Duration least = absl::ZeroDuration()) {
   return [=](const toml::node& node, DaemonConfig& config) -> absl::Status {
-    if (node.value_exact<std::string>() == "none") {
+    if (IsNone(node)) {
       field(config).reset();
       return absl::OkStatus();
     }
@@ -111,6 +136,10 @@ Read ReadTimeout(const char* example, Field field) {
     if (!duration.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("needs a duration such as \"", example, "\", or \"none\""));
+    }
+    if (*duration < least) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("must be at least ", DurationText(least), ", or \"none\""));
     }
     field(config) = *duration;
     return absl::OkStatus();
@@ -143,6 +172,28 @@ Read ReadNumber(double low, double high, double scale, Field field) {
       return absl::InvalidArgumentError(absl::StrCat("needs a number from ", low, " to ", high));
     }
     field(config) = *number * scale;
+    return absl::OkStatus();
+  };
+}
+
+// NaN for what is none.
+double PercentOf(const toml::node& node) {
+  constexpr double kNoPercent = std::numeric_limits<double>::quiet_NaN();
+  if (node.is_number()) return node.value_or(kNoPercent);
+  const absl::StatusOr<Percent> read = ParsePercent(node.value_or(std::string()));
+  return read.ok() ? read->value : kNoPercent;
+}
+
+// The same of percents, which may be written as the options take them.
+template <typename Field>
+Read ReadPercent(double low, double high, double scale, Field field) {
+  return [=](const toml::node& node, DaemonConfig& config) -> absl::Status {
+    const double percent = PercentOf(node);
+    if (!(percent >= low && percent <= high)) {  // also a NaN
+      return absl::InvalidArgumentError(
+          absl::StrCat("needs a number from ", low, " to ", high, ", such as 15 or \"15%\""));
+    }
+    field(config) = percent * scale;
     return absl::OkStatus();
   };
 }
@@ -202,12 +253,12 @@ Text ShowGroupLimits(const DaemonConfig& config) {
 absl::Status ReadMemory(const toml::node& node, DaemonConfig& config) {
   core::Policy& policy = config.defaults.policy;
   policy.memory_auto = node.value_exact<std::string>() == "auto";
-  if (policy.memory_auto) return absl::OkStatus();
+  if (policy.memory_auto || IsNone(node)) return absl::OkStatus();
   const absl::StatusOr<Bytes> size = SizeOf(node);
   if (size.ok()) policy.memory = *size;
   return size.ok() || node.is_string()
              ? size.status()
-             : absl::InvalidArgumentError("needs a size such as \"8G\", or \"auto\"");
+             : absl::InvalidArgumentError("needs a size such as \"8G\", or \"auto\" or \"none\"");
 }
 
 Text ShowMemory(const DaemonConfig& config) {
@@ -216,6 +267,7 @@ Text ShowMemory(const DaemonConfig& config) {
 
 absl::Status ReadBusy(const toml::node& node, DaemonConfig& config) {
   constexpr char kNeeds[] = "needs a list of regular expressions, such as [\"[o]llama runner\"]";
+  if (IsNone(node)) return absl::OkStatus();
   const toml::array* patterns = node.as_array();
   if (patterns == nullptr) return absl::InvalidArgumentError(kNeeds);
   if (patterns->size() > kMaxBusyPatterns) {
@@ -251,14 +303,15 @@ std::vector<ConfigKey> MachineKeys() {
   using C = DaemonConfig;
   return {
       {"memory_pool", "No more than this is declared by all running jobs together.", "\"32G\"",
-       ReadSize([](C & c) -> auto& { return c.core.memory_pool; }),
+       ReadOptionalSize(
+           [](C & c) -> auto& { return c.core.memory_pool; }, Bytes(1)),
        [](const C& c) { return ShowSize(c.core.memory_pool); }},
       {"reserve_percent", "Of all memory, kept free beside what is declared.", "",
-       ReadNumber(
+       ReadPercent(
            0, 90, 0.01, [](C & c) -> auto& { return c.core.reserve_fraction; }),
        [](const C& c) { return absl::StrCat(c.core.reserve_fraction * 100); }},
       {"reserve", "The same as an amount; counts instead of reserve_percent.", "\"4G\"",
-       ReadSize([](C & c) -> auto& { return c.core.reserve; }),
+       ReadOptionalSize([](C & c) -> auto& { return c.core.reserve; }),
        [](const C& c) { return ShowSize(c.core.reserve); }},
       {"max_pressure", "Nothing is started at this memory pressure or above: warn or critical.", "",
        ReadWord<core::Pressure>(
@@ -306,18 +359,18 @@ std::vector<ConfigKey> DefaultsForMemory() {
   return {
       {"defaults.wait_free", "Start only with so much percent of memory available (--wait-free).",
        "",
-       ReadNumber(
+       ReadPercent(
            0, 100, 1, [](C & c) -> auto& { return Terms(c).wait_free.value; }),
        [](const C& c) { return absl::StrCat(Terms(c).wait_free.value); }},
       {"defaults.swap_budget", "Stop a job when it has added more swap than this (--swap-budget).",
        "", ReadSize([](C & c) -> auto& { return Terms(c).swap_budget; }),
        [](const C& c) { return ShowSize(Terms(c).swap_budget); }},
       {"defaults.swap_limit", "Stop it while the machine uses more swap than this (--swap-limit).",
-       "\"20G\"", ReadSize([](C & c) -> auto& { return Terms(c).swap_limit; }),
+       "\"20G\"", ReadOptionalSize([](C & c) -> auto& { return Terms(c).swap_limit; }),
        [](const C& c) { return ShowSize(Terms(c).swap_limit); }},
       {"defaults.kill_free",
        "It may be stopped when less percent of memory than this is available (--kill-free).", "",
-       ReadNumber(
+       ReadPercent(
            0, 100, 1, [](C & c) -> auto& { return Terms(c).kill_free.value; }),
        [](const C& c) { return absl::StrCat(Terms(c).kill_free.value); }},
       {"defaults.memory",
@@ -365,8 +418,8 @@ std::vector<ConfigKey> DefaultsForTime() {
            "30m", [](C & c) -> auto& { return c.defaults.guard_start_timeout; }),
        [](const C& c) { return ShowTimeout(c.defaults.guard_start_timeout); }},
       // Zero could be meant as "no limit" and would end every job at its start.
-      {"defaults.time", "Stop it after running for so long (--time).", "\"12h\"",
-       ReadDuration(
+      {"defaults.time", "Stop it after running for so long, or none (--time).", "\"12h\"",
+       ReadTimeout(
            "12h", [](C & c) -> auto& { return Terms(c).time_limit; }, absl::Seconds(1)),
        [](const C& c) { return ShowDuration(Terms(c).time_limit); }},
       {"defaults.grace", "From SIGTERM to SIGKILL (--grace).", "",

@@ -170,10 +170,29 @@ TEST_F(ConfigTest, EveryMistakeIsToldInTheOrderOfTheFile) {
                               HasSubstr("it is 5")));
 }
 
+TEST_F(ConfigTest, TakesTheWordsThatTheOptionsTake) {
+  const auto config = Load(
+      "memory_pool = \"none\"\nreserve = \"none\"\nreserve_percent = \"12.5%\"\n"
+      "[defaults]\nwait_free = \"55%\"\nkill_free = \"7\"\nmemory = \"none\"\nswap_limit = "
+      "\"none\"\nbusy = \"none\"\ntime = \"none\"\nstart_timeout = \"none\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->core.reserve_fraction, 0.125);
+  EXPECT_FALSE(config->core.memory_pool || config->core.reserve);
+  const core::Policy& policy = config->defaults.policy;
+  EXPECT_EQ(policy.wait_free.value, 55);
+  EXPECT_EQ(policy.kill_free.value, 7);
+  EXPECT_FALSE(policy.memory || policy.memory_auto || policy.swap_limit || policy.time_limit ||
+               policy.start_timeout);
+  EXPECT_THAT(policy.busy, IsEmpty());
+}
+
 TEST_F(ConfigTest, BadDefaultsAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"wait_free = 101", "from 0 to 100"},
-      {"wait_free = \"40%\"", "from 0 to 100"},
+      {"wait_free = \"140%\"", "from 0 to 100, such as 15 or \"15%\""},
+      {"kill_free = \"ten\"", "from 0 to 100"},
+      {"swap_limit = true", "or \"none\""},
+      {"swap_limit = \"no\"", "size \"no\""},
       {"swap_budget = -1", "needs a size"},
       {"memory = \"lots\"", "size \"lots\""},
       {"memory = true", "or \"auto\""},
@@ -184,7 +203,8 @@ TEST_F(ConfigTest, BadDefaultsAreRefused) {
       {"busy = [1]", "needs a list"},
       {"start_timeout = \"never\"", "\"never\""},
       {"start_timeout = 5", "or \"none\""},
-      {"time = \"0s\"", "at least \"1s\""},
+      {"time = \"0s\"", "at least \"1s\", or \"none\""},
+      {"time = 5", "or \"none\""},
       {"priority = 1001", "from -1000 to 1000"}};
   for (const auto& [line, words] : cases) {
     EXPECT_THAT(ErrorOf(std::string("[defaults]\n") + line + "\n"),
@@ -338,7 +358,10 @@ TEST_F(ConfigTest, BadValueIsRefusedWithItsLineAndARightOne) {
   EXPECT_THAT(ErrorOf("memory_pool = -1\n"), HasSubstr("needs a size such as \"8G\""));
   EXPECT_THAT(ErrorOf("reserve = true\n"), HasSubstr("needs a size"));
   EXPECT_THAT(ErrorOf("reserve_percent = 140\n"), HasSubstr("needs a number from 0 to 90"));
-  EXPECT_THAT(ErrorOf("reserve_percent = \"10\"\n"), HasSubstr("needs a number from 0 to 90"));
+  EXPECT_THAT(ErrorOf("reserve_percent = \"95%\"\n"), HasSubstr("needs a number from 0 to 90"));
+  // No job that declares its memory would ever fit.
+  EXPECT_THAT(ErrorOf("memory_pool = 0\n"), HasSubstr("memory_pool: needs a size such as \"8G\" "
+                                                      "above 0 or a number of bytes, or \"none\""));
   EXPECT_THAT(ErrorOf("max_pressure = \"loud\"\n"), HasSubstr("\"warn\" or \"critical\""));
   EXPECT_THAT(ErrorOf("max_queued = 0\n"), HasSubstr("from 1 to 100000"));
   for (const char* wrong : {"-1", "1001", "1.5", "\"5\""}) {
