@@ -33,10 +33,18 @@ std::string DeeperCommand(const CLI::App& command, const std::string& name) {
   return "";
 }
 
-Slip UnknownCommand(const CLI::App& above, const std::string& word) {
-  const std::string deeper = DeeperCommand(above, word);
-  const std::string meant = deeper.empty() ? DidYouMean(word, NamesOf(ShownCommands(above)))
-                                           : absl::StrCat("; did you mean ", deeper, "?");
+// "; did you mean queue?", or nothing.
+std::string CommandMeant(const CLI::App& above, const std::string& word,
+                         const OtherWords& other_words) {
+  const auto other = other_words.find(word);
+  const bool is_other = above.get_parent() == nullptr && other != other_words.end();
+  const std::string meant = is_other ? other->second : DeeperCommand(above, word);
+  if (!meant.empty()) return absl::StrCat("; did you mean ", meant, "?");
+  return DidYouMean(word, NamesOf(ShownCommands(above)));
+}
+
+Slip UnknownCommand(const CLI::App& above, const std::string& word, const OtherWords& other_words) {
+  const std::string meant = CommandMeant(above, word, other_words);
   if (above.get_parent() == nullptr) {
     return {&above, absl::StrCat("no such command: ", word, meant)};
   }
@@ -78,8 +86,8 @@ bool AsksForText(const std::string& word) {
 // The words as CLI11 reads them.
 class Walk {
  public:
-  Walk(const CLI::App& root, const std::vector<std::string>& words)
-      : command_(&root), words_(words) {}
+  Walk(const CLI::App& root, const std::vector<std::string>& words, const OtherWords& other_words)
+      : command_(&root), words_(words), other_words_(other_words) {}
 
   std::optional<Slip> FindSlip() {
     for (; at_ < words_.size(); ++at_) {
@@ -138,7 +146,7 @@ class Walk {
   std::optional<Slip> Plain(const std::string& word) {
     if (command_->get_require_subcommand_min() > 0) {
       const CLI::App* named = SubcommandOf(*command_, word);
-      if (named == nullptr) return UnknownCommand(*command_, word);
+      if (named == nullptr) return UnknownCommand(*command_, word, other_words_);
       command_ = named;
       return std::nullopt;
     }
@@ -159,6 +167,7 @@ class Walk {
 
   const CLI::App* command_;
   const std::vector<std::string>& words_;
+  const OtherWords& other_words_;
   std::size_t at_ = 0;
   bool only_words_ = false;  // after "--"
   int positionals_ = 0;
@@ -199,22 +208,23 @@ std::vector<const CLI::App*> ShownCommands(const CLI::App& command) {
 }
 
 std::optional<Slip> FindCommand(const CLI::App& root, const std::vector<std::string>& words,
-                                const CLI::App*& found) {
+                                const CLI::App*& found, const OtherWords& other_words) {
   found = &root;
   for (const std::string& word : words) {
     const CLI::App* named = SubcommandOf(*found, word);
     if (named == nullptr && found->get_subcommands({}).empty()) {
       return Slip{found, absl::StrCat(PathOf(*found), " has no commands of its own: ", word)};
     }
-    if (named == nullptr) return UnknownCommand(*found, word);
+    if (named == nullptr) return UnknownCommand(*found, word, other_words);
     found = named;
   }
   return std::nullopt;
 }
 
-std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words) {
+std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words,
+                             const OtherWords& other_words) {
   if (std::any_of(words.begin(), words.end(), AsksForText)) return std::nullopt;
-  return Walk(root, words).FindSlip();
+  return Walk(root, words, other_words).FindSlip();
 }
 
 std::string WhatIsWrong(const CLI::App& command, const CLI::ParseError& error,

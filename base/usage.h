@@ -7,6 +7,7 @@
 #define STAGELOAD_BASE_USAGE_H_
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,10 +19,14 @@ struct Slip {
   std::string what;
 };
 
+// Words of other programs for commands, each with what is to be said instead: {"ls", "queue"}.
+using OtherWords = std::map<std::string, std::string>;
+
 // The first of `words` (without the program's name and a command line of the user's) that the tree
 // of commands has no place for, an option that is given twice or has no value, or that there is no
 // command. None when help is asked for.
-std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words);
+std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words,
+                             const OtherWords& other_words = {});
 
 // What CLI11 has found that FindSlip does not look for: what is required, and what does not go
 // together. `example` is a line that has what is required; it may be empty.
@@ -33,7 +38,7 @@ std::vector<const CLI::App*> ShownCommands(const CLI::App& command);
 
 // The command that `words` name, from `root` down; a slip at the first that names none.
 std::optional<Slip> FindCommand(const CLI::App& root, const std::vector<std::string>& words,
-                                const CLI::App*& found);
+                                const CLI::App*& found, const OtherWords& other_words = {});
 
 }  // namespace stageload
 

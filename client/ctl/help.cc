@@ -7,6 +7,7 @@
 #include "base/usage.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
+#include "client/ctl/other_words.h"
 #include "client/ctl/print.h"
 
 namespace stageload::ctl {
@@ -15,7 +16,7 @@ namespace {
 int Help(const Invocation& invocation, const CLI::App& root,
          const std::vector<std::string>& words) {
   const CLI::App* command = nullptr;
-  if (const auto slip = FindCommand(root, words, command)) {
+  if (const auto slip = FindCommand(root, words, command, WordsOfOtherTools())) {
     return UsageError(invocation, *slip->command, slip->what);
   }
   std::string name = root.get_name();

@@ -18,6 +18,7 @@
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
+#include "client/ctl/other_words.h"
 #include "client/ctl/print.h"
 
 namespace stageload::ctl {
@@ -64,7 +65,7 @@ int Run(int argc, char** argv) {
   CommandLine line = Split(app, invocation.takers,
                            std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   invocation.command = std::move(line.command);
-  if (const std::optional<Slip> slip = FindSlip(app, line.ours)) {
+  if (const std::optional<Slip> slip = FindSlip(app, line.ours, WordsOfOtherTools())) {
     return UsageError(invocation, *slip->command, slip->what);
   }
   try {

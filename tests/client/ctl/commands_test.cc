@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/usage.h"
 #include "client/ctl/command_line.h"
+#include "client/ctl/other_words.h"
 #include "tests/client/ctl/program.h"
 
 namespace stageload::ctl {
@@ -154,6 +155,22 @@ TEST(Slips, AWordThatIsNoCommandIsNamedWithTheOneThatWasMeant) {
   EXPECT_THAT(Ctl({"daemon", "foo"}).err,
               StartsWith("stageload: no such command of daemon: foo; there are start, stop, "));
   EXPECT_THAT(Ctl({"daemon", "strat"}).err, HasSubstr("strat; did you mean start?"));
+}
+
+TEST(Slips, AWordOfAnotherToolLeadsToTheCommandThatDoesIt) {
+  EXPECT_THAT(Ctl({"ls"}).err, StartsWith("stageload: no such command: ls; did you mean queue?\n"));
+  EXPECT_THAT(Ctl({"sbatch", "--mem", "4G", "x"}).err,
+              StartsWith("stageload: no such command: sbatch; did you mean submit?\n"));
+  EXPECT_THAT(Ctl({"stop", "3"}).err, HasSubstr("did you mean cancel, or daemon stop?\n"));
+  EXPECT_THAT(Ctl({"help", "squeue"}).err, HasSubstr("did you mean queue?\n"));
+  EXPECT_THAT(Ctl({"daemon", "ls"}).err, Not(HasSubstr("did you mean")));
+  Tree tree;
+  std::set<std::string> commands;
+  for (const CLI::App* each : ShownCommands(tree.app)) commands.insert(each->get_name());
+  for (const auto& [word, meant] : WordsOfOtherTools()) {
+    EXPECT_FALSE(commands.contains(word)) << word;
+    EXPECT_TRUE(commands.contains(meant.substr(0, meant.find_first_of(" ,")))) << meant;
+  }
 }
 
 TEST(Slips, WithoutACommandThoseThatThereAreAreNamed) {
