@@ -111,14 +111,26 @@ void ExplainLowMemory(const v1::Job& job, Explanation& explanation) {
   OfferAgain(job, DeclaresAgain(job), explanation);
 }
 
+// As --time takes it, in whole units: "16h", "90m", "7s".
+std::string TimeOption(absl::Duration time) {
+  const std::int64_t seconds = absl::ToInt64Seconds(absl::Ceil(time, absl::Seconds(1)));
+  if (seconds % 3600 == 0) return absl::StrCat(seconds / 3600, "h");
+  return seconds % 60 == 0 ? absl::StrCat(seconds / 60, "m") : absl::StrCat(seconds, "s");
+}
+
 void ExplainTimeout(const v1::Job& job, Explanation& explanation) {
+  const absl::Duration limit = absl::Nanoseconds(job.policy().time_limit_ns());
+  // Nobody knows how long it takes; twice as long is a begin.
+  const std::string more = limit > absl::ZeroDuration() ? TimeOption(2 * limit) : "none";
   if (!IsOurs(job)) {
-    explanation.text += " Guard it again with more --time.";
+    absl::StrAppend(&explanation.text, " Guard it again with more time, such as --time ", more,
+                    ".");
     return;
   }
   OfferAgain(job,
-             "runs it again, with the same limit; `stageloadctl update NEW --time` gives the "
-             "new job another",
+             absl::StrCat("queues it again, with the same limit, and prints its new id, for which "
+                          "`stageloadctl update ID --time ",
+                          more, "` sets another"),
              explanation);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -280,10 +281,18 @@ TEST(WhyItWasStopped, ForTheMachinesSwapOrItsMemory) {
 }
 
 TEST(WhyItWasStopped, ByItsTimeLimitByAUserByItsParentOrByItsGuard) {
-  EXPECT_THAT(
-      Said(Ended(v1::JOB_STATE_TIMEOUT, v1::REASON_TIMEOUT, "it ran for its time limit of 8h")),
-      AllOf(HasSubstr("was stopped: it ran for its time limit of 8h."),
-            HasSubstr("update NEW --time")));
+  v1::Job late =
+      Ended(v1::JOB_STATE_TIMEOUT, v1::REASON_TIMEOUT, "it ran for its time limit of 8h");
+  late.mutable_policy()->set_time_limit_ns(absl::ToInt64Nanoseconds(absl::Hours(8)));
+  EXPECT_THAT(Said(late), AllOf(HasSubstr("was stopped: it ran for its time limit of 8h."),
+                                HasSubstr("`stageloadctl update ID --time 16h` sets another")));
+  for (const auto& [limit, twice] : {std::pair(absl::Minutes(45), "--time 90m"),
+                                     std::pair(absl::Milliseconds(3500), "--time 7s")}) {
+    late.mutable_policy()->set_time_limit_ns(absl::ToInt64Nanoseconds(limit));
+    EXPECT_THAT(Said(late), HasSubstr(twice));
+  }
+  late.set_kind(v1::JOB_KIND_GUARD);
+  EXPECT_THAT(Said(late), EndsWith(" Guard it again with more time, such as --time 7s."));
   EXPECT_THAT(Said(Ended(v1::JOB_STATE_CANCELLED, v1::REASON_CANCELLED, "cancelled while it ran")),
               HasSubstr("was cancelled after running for 5m00s by a user"));
   v1::Job child = Ended(v1::JOB_STATE_CANCELLED, v1::REASON_DEPENDENCY_NEVER,
