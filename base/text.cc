@@ -208,7 +208,8 @@ std::string FormatSpan(absl::Duration duration) {
   if (duration < absl::ZeroDuration()) return absl::StrCat("-", FormatSpan(-duration));
   if (duration == absl::InfiniteDuration()) return "inf";
   if (duration < absl::Milliseconds(100)) {
-    const std::string text = Trimmed(absl::ToDoubleMilliseconds(duration), 1);
+    const double ms = absl::ToDoubleMilliseconds(duration);
+    const std::string text = Trimmed(ms, ms < 9.95 ? 1 : 0);
     return text == "0" ? "0s" : text == "100" ? "0.1s" : absl::StrCat(text, "ms");
   }
   if (duration < absl::Seconds(10)) {
