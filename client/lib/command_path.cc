@@ -25,7 +25,9 @@ absl::Status Refusal(const std::string& command, bool forbidden) {
   if (forbidden) {
     return absl::PermissionDeniedError(absl::StrCat(command, ": not an executable file"));
   }
-  return absl::NotFoundError(absl::StrCat(command, ": command not found"));
+  const bool is_path = command.find('/') != std::string::npos;
+  return absl::NotFoundError(
+      absl::StrCat(command, is_path ? ": there is no such file" : ": command not found"));
 }
 
 }  // namespace

@@ -58,7 +58,10 @@ TEST(FindCommand, TakesANameWithASlashAsItIs) {
   const Folder folder;
   const std::string file = folder.File("tool", fs::perms::owner_all);
   EXPECT_EQ(*FindCommand(file, ""), file);
-  EXPECT_TRUE(absl::IsNotFound(FindCommand(folder.path() + "/none", "").status()));
+  const absl::Status none = FindCommand(folder.path() + "/none", "").status();
+  EXPECT_TRUE(absl::IsNotFound(none));
+  EXPECT_EQ(none.message(), folder.path() + "/none: there is no such file");
+  EXPECT_EQ(FindCommand("none", folder.path()).status().message(), "none: command not found");
   EXPECT_TRUE(absl::IsPermissionDenied(FindCommand(folder.path(), "").status()));
 }
 
