@@ -24,6 +24,15 @@
 namespace stageload::ctl {
 namespace {
 
+constexpr char kNotes[] =
+    "Footprint: the memory of all of its processes now; peak footprint: the most of it. True "
+    "peak:\n"
+    "the most by which the machine's available memory fell and its swap grew since its start,\n"
+    "whoever's footprint has it; known only where no other job ran meanwhile. Charge: the swap "
+    "put\n"
+    "down to it, which its swap budget is about. Max rss: of the largest single process, as the\n"
+    "kernel counts it.";
+
 struct Options {
   std::string id;
   bool json = false;
@@ -214,6 +223,7 @@ void AddShow(CLI::App& app, Invocation& invocation) {
   const auto options = std::make_shared<Options>();
   command->add_option("id", options->id, "the job")->required()->type_name("ID");
   command->add_flag("--json", options->json, "one document: the job");
+  command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
   AddExample(*command, invocation, {"stageloadctl show 3"});
   command->callback([=, &invocation] {
     invocation.action = [=, &invocation] { return Show(invocation, *command, *options); };

@@ -26,11 +26,14 @@ namespace stageload::ctl {
 namespace {
 
 constexpr char kNotes[] =
-    "With several traces each column is followed by its difference from the first. With --json: "
-    "one\n"
-    "document for one trace, an array for several. Exits with 1 when a trace cannot be read; the\n"
-    "others are shown all the same. `stageload summary TRACE` prints JSON, as stageload 0.1 does,\n"
-    "wherever its output is not a terminal.";
+    "Footprint: the memory of all of the command's processes. True peak: the most by which the\n"
+    "machine's available memory fell and its swap grew since the begin, whoever's footprint has\n"
+    "it.\n"
+    "\n"
+    "With several traces each column is followed by its difference from the first. With --json:\n"
+    "one document for one trace, an array for several. Exits with 1 when a trace cannot be read;\n"
+    "the others are shown all the same. `stageload summary TRACE` prints JSON, as stageload 0.1\n"
+    "does, wherever its output is not a terminal.";
 
 struct Options {
   std::vector<std::string> traces;

@@ -125,6 +125,13 @@ TEST(Examples, HaveValuesThatTheCommandsTake) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Commands, ThatShowATruePeakSayWhatItIs) {
+  for (const char* command : {"show", "summary"}) {
+    const std::string help = RunProgram("/nonexistent/home", {command, "--help"}).out;
+    EXPECT_THAT(help, testing::ContainsRegex("True[ \n]peak:[ \n]the most by which")) << command;
+  }
+}
+
 // A default in brackets is true only where the config says nothing else.
 TEST(Commands, ThatAdmitSayThatTheConfigMayHaveOtherDefaults) {
   for (const char* command : {"guard", "submit", "run"}) {
