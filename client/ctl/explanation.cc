@@ -187,11 +187,21 @@ void ExplainCompleted(const v1::Job& job, Explanation& explanation) {
                   Memory(job));
 }
 
+// Whether it names its program by a path.
+bool IsByPath(const v1::Job& job) {
+  const std::string command(job.command());
+  return command.substr(0, command.find(' ')).find('/') != std::string::npos;
+}
+
 void ExplainFailed(const v1::Job& job, Explanation& explanation) {
   if (job.reason() == v1::REASON_START_FAILED) {
     absl::StrAppend(&explanation.text, Named(job), " failed at its start", Why(job),
-                    ". The command is looked for in the PATH that it was submitted with; a pipe or "
-                    "&& needs a shell: -- sh -c '...'.");
+                    IsByPath(job)
+                        ? absl::StrCat(". A path that is not absolute counts from the folder of "
+                                       "the job, ",
+                                       std::string(job.working_directory()), ".")
+                        : ". The command is looked for in the PATH that it was submitted with; a "
+                          "pipe or && needs a shell: -- sh -c '...'.");
     return OfferAgain(job, "tries once more", explanation);
   }
   absl::StrAppend(&explanation.text, Named(job), " failed", AfterRunning(job));

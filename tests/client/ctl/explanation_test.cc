@@ -322,8 +322,14 @@ TEST(HowItStands, AFailureIsItsOwnUnlessItCouldNotBeStarted) {
   failed.clear_exit_code();
   failed.set_signal(9);
   EXPECT_THAT(Said(failed), AllOf(HasSubstr("signal 9"), HasSubstr("OOM killer")));
-  EXPECT_THAT(Said(Ended(v1::JOB_STATE_FAILED, v1::REASON_START_FAILED, "No such file")),
-              HasSubstr("failed at its start: No such file."));
+  EXPECT_THAT(
+      Said(Ended(v1::JOB_STATE_FAILED, v1::REASON_START_FAILED, "No such file")),
+      HasSubstr("failed at its start: No such file. The command is looked for in the PATH"));
+  v1::Job path = Ended(v1::JOB_STATE_FAILED, v1::REASON_START_FAILED, "No such file");
+  path.set_command("./train.sh --lr 1");
+  path.set_working_directory("/home/a");
+  EXPECT_THAT(Said(path), AllOf(HasSubstr("counts from the folder of the job, /home/a."),
+                                Not(HasSubstr("PATH"))));
 }
 
 TEST(HowItStands, AGuardedCommandIsNotOfferedToBeRetried) {
