@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "client/ctl/errors.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/print.h"
+#include "client/ctl/waiting_line.h"
 
 namespace stageload::ctl {
 namespace {
@@ -27,27 +25,23 @@ std::string Gist(const std::string& line) {
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void Progress::Waiting(const v1::Job& job) {
-  std::vector<std::string> lines;
   std::string gist;
   for (const v1::Blocker& blocker : job.blockers()) {
-    lines.push_back(BlockerLine(blocker));
-    absl::StrAppend(&gist, Gist(lines.back()), "\n");
+    absl::StrAppend(&gist, Gist(BlockerLine(blocker)), "\n");
   }
   const std::lock_guard lock(mutex_);
   // Queued and not yet looked at: there is nothing to say.
-  if (lines.empty()) return;
-  const std::string text =
-      absl::StrCat("stageload: job ", job.id(), " waits: ", absl::StrJoin(lines, "; "));
+  if (gist.empty()) return;
   if (terminal_) {
     shown_ = true;
     const std::size_t width = TerminalWidth(STDERR_FILENO);
-    (void)WriteAll(STDERR_FILENO, absl::StrCat(kEraseLine, Cut(Printable(text), width - 1)));
+    (void)WriteAll(STDERR_FILENO, absl::StrCat(kEraseLine, WaitingLine(job, width - 1)));
     return;
   }
   // The figures move with every sample; a log wants to know when the reason does.
   if (gist == gist_) return;
   gist_ = std::move(gist);
-  (void)WriteAll(STDERR_FILENO, absl::StrCat(Printable(text), "\n"));
+  (void)WriteAll(STDERR_FILENO, WaitingLine(job, 0) + "\n");
 }
 
 void Progress::Clear() {

@@ -9,6 +9,7 @@
 
 #include "base/error_reason.h"
 #include "client/ctl/errors.h"
+#include "client/ctl/waiting_line.h"
 #include "stageload/v1/error.pb.h"
 
 namespace stageload::ctl {
@@ -52,6 +53,45 @@ TEST(ExitCode, TellsOurStopsFromTheCommandsOwnFailures) {
   v1::Job zero = Ended(v1::JOB_STATE_OUT_OF_MEMORY);
   zero.set_exit_code(0);
   EXPECT_EQ(ExitCodeOf(zero), 3);
+}
+
+// ---- What it waits for, on one line ----
+
+v1::Job Waits(v1::BlockerKind kind, double read, double needed, const std::string& text) {
+  v1::Job job;
+  job.set_id(1234);
+  job.set_state(v1::JOB_STATE_PENDING);
+  v1::Blocker& blocker = *job.add_blockers();
+  blocker.set_kind(kind);
+  blocker.set_read(read);
+  blocker.set_needed(needed);
+  blocker.set_text(text);
+  return job;
+}
+
+TEST(WaitingLine, HasTheFiguresAlsoWhereItIsNarrow) {
+  constexpr double kGiB = 1 << 30;
+  const v1::Job limit = Waits(
+      v1::BLOCKER_KIND_SWAP_LIMIT, 22 * kGiB, 20 * kGiB,
+      "6 GiB of swap used + 8 GiB unspent budget of jobs 1 and 2 + 8 GiB budget = 22 GiB, limit is "
+      "20 GiB");
+  EXPECT_EQ(WaitingLine(limit, 0),
+            "stageload: job 1234 waits: SWAP_LIMIT: " + std::string(limit.blockers(0).text()));
+  EXPECT_EQ(WaitingLine(limit, 79), "job 1234 waits: SWAP_LIMIT: 22 GiB, limit is 20 GiB");
+  v1::Job both = Waits(v1::BLOCKER_KIND_SETTLING, 3, 15,
+                       "job 12 declared no memory and started only 3s ago, needs 15s");
+  both.mutable_blockers(0)->set_ends_in_ns(12'000'000'000);
+  *both.add_blockers() =
+      Waits(v1::BLOCKER_KIND_LEVEL, 35.6, 40, "35.6 % available, needs 40 %").blockers(0);
+  EXPECT_EQ(WaitingLine(both, 79),
+            "job 1234 waits: SETTLING: ends in 12s; LEVEL: 35.6 %, needs 40 %");
+  const v1::Job memory = Waits(v1::BLOCKER_KIND_MEMORY, 9.1 * kGiB, 12 * kGiB,
+                               "needs 12 GiB, 9.1 GiB free after 16.3 GiB reserved by job 1");
+  EXPECT_EQ(WaitingLine(memory, 39), "job 1234: MEMORY: 9.1 GiB, needs 12 GiB");
+  EXPECT_EQ(WaitingLine(memory, 20), "job 1234: MEMORY: 9…");
+  const v1::Job short_one = Waits(v1::BLOCKER_KIND_LEVEL, 35.6, 40, "35.6 % available, needs 40 %");
+  EXPECT_EQ(WaitingLine(short_one, 79),
+            "stageload: job 1234 waits: LEVEL: 35.6 % available, needs 40 %");
 }
 
 TEST(ExitCode, OfATimeLimitIsOneHoweverTheCommandTookIt) {
