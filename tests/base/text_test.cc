@@ -217,26 +217,16 @@ TEST(PrintedSizes, ReadBackToTheSameWithinTheirPlaces) {
 
 TEST(PrintedSpans, AreWhatAClockWouldShow) {
   const std::vector<std::pair<absl::Duration, std::string>> cases = {
-      {absl::ZeroDuration(), "0s"},
-      {absl::Nanoseconds(1), "0s"},
-      {absl::Microseconds(400), "0.4ms"},
-      {absl::Microseconds(9'940), "9.9ms"},
-      {absl::Microseconds(9'960), "10ms"},
-      {absl::Microseconds(47'300), "47ms"},
-      {absl::Milliseconds(50), "50ms"},
-      {absl::Microseconds(99'990), "0.1s"},
-      {absl::Milliseconds(500), "0.5s"},
-      {absl::Milliseconds(9'970), "10s"},
-      {absl::Seconds(42), "42s"},
-      {absl::Milliseconds(59'990), "59s"},
-      {absl::Seconds(60), "1m00s"},
-      {absl::Seconds(192), "3m12s"},
-      {absl::Minutes(125), "2h05m"},
-      {absl::Hours(24) - absl::Seconds(1), "23h59m"},
-      {absl::Hours(28), "1d04h"},
-      {-absl::Seconds(192), "-3m12s"},
-      {absl::InfiniteDuration(), "inf"},
-      {-absl::InfiniteDuration(), "-inf"},
+      {absl::ZeroDuration(), "0s"},        {absl::Nanoseconds(1), "0s"},
+      {absl::Microseconds(400), "0.4ms"},  {absl::Microseconds(9'940), "9.9ms"},
+      {absl::Microseconds(9'960), "10ms"}, {absl::Microseconds(47'300), "47ms"},
+      {absl::Milliseconds(50), "50ms"},    {absl::Microseconds(99'990), "0.1s"},
+      {absl::Milliseconds(500), "0.5s"},   {absl::Milliseconds(9'970), "10s"},
+      {absl::Seconds(42), "42s"},          {absl::Milliseconds(59'990), "59s"},
+      {absl::Seconds(60), "1m00s"},        {absl::Seconds(192), "3m12s"},
+      {absl::Minutes(125), "2h05m"},       {absl::Hours(24) - absl::Seconds(1), "23h59m"},
+      {absl::Hours(28), "1d04h"},          {-absl::Seconds(192), "-3m12s"},
+      {absl::InfiniteDuration(), "inf"},   {-absl::InfiniteDuration(), "-inf"},
   };
   for (const auto& [span, want] : cases) EXPECT_EQ(FormatSpan(span), want);
 }
