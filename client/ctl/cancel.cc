@@ -7,9 +7,13 @@
 namespace stageload::ctl {
 
 void AddCancel(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = AddJobControl(
-      app, invocation,
-      {"cancel", "end jobs", CancelJob, [](const v1::Job& job) { return !IsEnd(job.state()); }});
+  CLI::App* command =
+      AddJobControl(app, invocation,
+                    {.name = "cancel",
+                     .help = "end jobs",
+                     .call = CancelJob,
+                     .is_meant = [](const v1::Job& job) { return !IsEnd(job.state()); },
+                     .newest_first = true});
   AddExample(*command, invocation,
              {"stageloadctl cancel $(stageloadctl queue --group gpu --json | jq '.jobs[].id')"});
 }

@@ -1,7 +1,10 @@
 #include "client/ctl/job_control.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,16 @@ struct Options {
   bool json = false;
 };
 
+// In the same order.
+std::vector<std::int64_t> Once(const std::vector<std::int64_t>& ids) {
+  std::set<std::int64_t> seen;
+  std::vector<std::int64_t> once;
+  for (const std::int64_t id : ids) {
+    if (seen.insert(id).second) once.push_back(id);
+  }
+  return once;
+}
+
 int AskEach(const Invocation& invocation, const CLI::App& command, const Options& options,
             const JobControl& control) {
   absl::StatusOr<std::vector<std::int64_t>> ids = ParseJobIds(options.ids);
@@ -33,10 +46,15 @@ int AskEach(const Invocation& invocation, const CLI::App& command, const Options
     ids = JobsOfGroup(*connection, options.group, control.is_meant);
     if (!ids.ok()) return Fail(ids.status());
   }
+  const std::vector<std::int64_t> once = Once(*ids);
+  std::vector<std::int64_t> order = once;
+  if (control.newest_first) std::sort(order.begin(), order.end(), std::greater<>());
+  std::map<std::int64_t, absl::StatusOr<v1::Job>> answers;
+  for (const std::int64_t id : order) answers.emplace(id, control.call(*connection, id));
   int code = kExitOk;
   Json document{{"jobs", Json::array()}};
-  for (const std::int64_t id : *ids) {
-    const absl::StatusOr<v1::Job> job = control.call(*connection, id);
+  for (const std::int64_t id : once) {
+    const absl::StatusOr<v1::Job>& job = answers.at(id);
     if (job.ok()) {
       document["jobs"].push_back(ToJson(*job));
     } else {

@@ -43,10 +43,13 @@ struct JobControl {
   IsMeant is_meant;
   QueueCall queue_call = nullptr;  // with it the command has --queue
   bool holds_queue = false;        // what it makes of the queue
+  // Asks for the newest job first: none comes to its end, or starts, by what was asked of an
+  // earlier one that it waits for.
+  bool newest_first = false;
 };
 
 // Adds the command, which makes `call` for each id that is given, or for each job that is meant of
-// a --group: all of them are asked, also after one that failed, and the exit code is the highest.
+// a --group: each is asked once, also after one that failed, and the exit code is the highest.
 CLI::App* AddJobControl(CLI::App& app, Invocation& invocation, JobControl control);
 
 // The ids of those jobs of `group` that are meant, oldest first; InvalidArgument when there is no

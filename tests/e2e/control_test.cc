@@ -89,6 +89,24 @@ TEST_F(Control, AFailedJobIsRunAgainAsANewOneWithItsOwnEnvironmentAndFolder) {
   EXPECT_EQ(ReadFile(proof), "of mine " + folder() + "\nof mine " + folder() + "\n");
 }
 
+// A child is cancelled with its parent, so it would have ended when it is its turn.
+TEST_F(Control, CancellingAParentAndItsChildrenIsNoMistakeOfAnybody) {
+  StartDaemon();
+  const std::int64_t parent = Submit({"--hold", "--", "true"});
+  const std::int64_t child = Submit({"--after", Id(parent), "--", "true"});
+  const std::int64_t last = Submit({"--after", Id(child), "--", "true"});
+  const Result result = Ctl({"cancel", Id(parent), Id(last), Id(child), Id(parent), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_EQ(result.err, "");
+  const auto jobs = nlohmann::json::parse(result.out).at("jobs");
+  ASSERT_EQ(jobs.size(), 3U) << "each once, as they were named";
+  EXPECT_EQ(jobs.at(0).at("id"), parent);
+  EXPECT_EQ(jobs.at(1).at("id"), last);
+  for (const auto& job : jobs) EXPECT_EQ(job.at("state"), "CANCELLED");
+  // Who names one that had ended before hears so.
+  EXPECT_THAT(Ctl({"cancel", Id(child)}).err, HasSubstr(Id(child)));
+}
+
 TEST_F(Control, WhatCannotBeDoneIsSaidWithTheState) {
   StartDaemon();
   const std::int64_t job = Submit({"--", "true"});
