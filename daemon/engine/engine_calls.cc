@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
+#include "base/shell_words.h"
 #include "daemon/engine/engine_impl.h"
 
 namespace stageload::engine {
@@ -126,7 +127,7 @@ void Engine::Impl::Submit(SubmitRequest request, OnJob done) {
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kJob;
   event.name = std::move(request.name);
-  event.command = core::DisplayCommand(request.spec.argv);
+  event.command = core::DisplayCommand({ShellWords(request.spec.argv)});
   event.working_directory = request.spec.working_directory;
   event.policy = request.policy;
   SetTerms(std::move(request.terms), event);

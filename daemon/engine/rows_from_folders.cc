@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/shell_words.h"
 
 namespace stageload::engine {
 namespace {
@@ -21,7 +22,7 @@ std::optional<store::NewJob> JobOf(const jobs::Jobs& jobs, core::JobId id, host:
   record.name = absl::StrCat("job-", core::Value(id));
   record.submit_time = host.Clock().wall;
   if (spec.ok()) {
-    record.command = core::DisplayCommand(spec->argv);
+    record.command = core::DisplayCommand({ShellWords(spec->argv)});
     if (!spec->argv.empty()) record.name = std::filesystem::path(spec->argv[0]).filename();
     record.working_directory = spec->working_directory;
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/error_reason.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "daemon/engine/busy_programs.h"
@@ -328,7 +329,7 @@ absl::StatusOr<engine::GuardRequest> ToGuard(const v1::GuardRequest& request,
   const std::vector<std::string> argv(request.arguments().begin(), request.arguments().end());
   engine::GuardRequest out;
   out.name = request.name().empty() ? BaseName(argv[0]) : request.name();
-  out.command = core::DisplayCommand(argv);
+  out.command = core::DisplayCommand({ShellWords(argv)});
   out.policy = *policy;
   absl::StatusOr<engine::Terms> terms = ToTerms(request.terms(), request.name());
   if (!terms.ok()) return terms.status();
