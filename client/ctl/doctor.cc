@@ -67,7 +67,7 @@ class Examination {
   }
 
   bool healthy() const { return Count(Verdict::kFail) == 0; }
-  std::string Text(bool colour) const;
+  std::string Text(bool colour, std::size_t columns) const;  // 0 is no limit
   Json ToJson() const;
 
  private:
@@ -283,18 +283,40 @@ std::string Padded(std::string text, std::size_t width) {
   return text;
 }
 
-std::string Examination::Text(bool colour) const {
-  std::string text =
-      absl::StrCat("stageloadctl ", kVersion, " (API level ", kApiLevel, "), built on ", BuildDay(),
-                   "\n", Described(machine_), "\nsocket ", paths_.socket, "; state ", paths_.state,
-                   "; config ", paths_.config, "; log ", paths_.logs, "/stageloadd.log\n\n");
+// A line of `first`, which takes `columns`, and a text; on a terminal that is too narrow for both
+// the text stands below.
+std::string Item(const std::string& first, std::size_t columns, const std::string& text,
+                 std::size_t width) {
+  constexpr std::size_t kLeastBeside = 30, kBelow = 6;
+  const std::string printable = Printable(text);
+  if (width == 0 || columns + kLeastBeside <= width || columns + Columns(printable) <= width) {
+    return absl::StrCat(first, Hanging(printable, width, columns), "\n");
+  }
+  const std::string blanks(kBelow, ' ');
+  const bool any = first.find_first_not_of(' ') != std::string::npos;
+  return absl::StrCat(any ? first.substr(0, first.find_last_not_of(' ') + 1) + "\n" : "", blanks,
+                      Hanging(printable, width, kBelow), "\n");
+}
+
+std::string Examination::Text(bool colour, std::size_t columns) const {
+  std::string text = absl::StrCat(
+      Item("", 0,
+           absl::StrCat("stageloadctl ", kVersion, " (API level ", kApiLevel, "), built on ",
+                        BuildDay()),
+           columns),
+      Item("", 0, Described(machine_), columns),
+      Item("", 0,
+           absl::StrCat("socket ", paths_.socket, "; state ", paths_.state, "; config ",
+                        paths_.config, "; log ", paths_.logs, "/stageloadd.log"),
+           columns),
+      "\n");
   std::size_t width = 0;
   for (const Finding& finding : findings_) width = std::max(width, finding.check.size());
   for (const Finding& finding : findings_) {
-    absl::StrAppend(&text, Shown(finding.verdict, colour), Padded(finding.check, width), "  ",
-                    Printable(finding.text), "\n");
+    text += Item(absl::StrCat(Shown(finding.verdict, colour), Padded(finding.check, width), "  "),
+                 width + 8, finding.text, columns);
     if (finding.fix.empty()) continue;
-    absl::StrAppend(&text, std::string(width + 8, ' '), "-> ", Printable(finding.fix), "\n");
+    text += Item(std::string(width + 8, ' '), width + 8, absl::StrCat("-> ", finding.fix), columns);
   }
   const int failed = Count(Verdict::kFail), warned = Count(Verdict::kWarn);
   absl::StrAppend(&text, "\n", failed == 0 ? "nothing has failed" : absl::StrCat(failed, " failed"),
@@ -352,7 +374,8 @@ int Doctor(const Invocation& invocation, Platform platform, bool json) {
   Examination examination(invocation, platform, *std::move(paths));
   examination.Run();
   const std::string text =
-      json ? Document(examination.ToJson()) : examination.Text(UseColour(STDOUT_FILENO));
+      json ? Document(examination.ToJson())
+           : examination.Text(UseColour(STDOUT_FILENO), TerminalWidth(STDOUT_FILENO));
   if (!Out(text)) return kExitOther;
   return examination.healthy() ? kExitOk : kExitOther;
 }

@@ -26,29 +26,6 @@ struct Options {
   bool json = false;
 };
 
-// At a terminal no word is cut at its edge; elsewhere a paragraph is a line.
-std::string Wrapped(const std::string& text, std::size_t width) {
-  if (width == 0) return text + "\n";
-  std::string wrapped;
-  std::size_t column = 0, begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    const std::size_t columns = Columns(word);
-    if (column > 0 && column + 1 + columns > width) {
-      wrapped += '\n';
-      column = 0;
-    } else if (column > 0) {
-      wrapped += ' ';
-      ++column;
-    }
-    wrapped += word;
-    column += columns;
-    begin = end + 1;
-  }
-  return wrapped + "\n";
-}
-
 int Explain(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<std::int64_t> id = ParseJobId(options.id);
   if (!id.ok()) return UsageError(invocation, command, std::string(id.status().message()));
@@ -62,10 +39,11 @@ int Explain(const Invocation& invocation, const CLI::App& command, const Options
     if (const auto found = GetJob(*connection, other); found.ok()) others[other] = *found;
   }
   const Explanation explanation = ExplainJob(*job, others, absl::Now());
-  const std::string text = options.json ? Document(ToJson(*job, explanation))
-                                        : Wrapped(Printable(Paragraph(explanation)),
-                                                  std::min(TerminalWidth(STDOUT_FILENO), kWidest));
-  return Out(text) ? kExitOk : kExitOther;
+  if (options.json) return Out(Document(ToJson(*job, explanation))) ? kExitOk : kExitOther;
+  // At a terminal no word is cut at its edge; elsewhere a paragraph is a line.
+  const std::string text = Hanging(Printable(Paragraph(explanation)),
+                                   std::min(TerminalWidth(STDOUT_FILENO), kWidest), 0);
+  return Out(text + "\n") ? kExitOk : kExitOther;
 }
 
 }  // namespace

@@ -9,12 +9,16 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+
 namespace stageload::ctl {
 namespace {
 
 // Columns that the last column of a table has at least, before others are left out for it; and
 // below which it is not cut.
 constexpr std::size_t kLeastForLast = 16;
+constexpr std::size_t kLeastToWrap = 24;  // of one that is wrapped
+constexpr char kBelow[] = "    ";         // before what has lines of its own
 constexpr std::size_t kLeastToCut = 10;
 constexpr std::size_t kLeastOfName = 8;
 
@@ -98,7 +102,7 @@ bool UseColour(int fd) {
   return isatty(fd) != 0;
 }
 
-Table::Widths Table::WidthsFor(std::size_t width) const {
+Table::Widths Table::NaturalWidths() const {
   Widths widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t widest = Columns(columns_[c].title);
@@ -106,52 +110,105 @@ Table::Widths Table::WidthsFor(std::size_t width) const {
     if (columns_[c].limit > 0) widest = std::min(widest, columns_[c].limit);
     widths.emplace_back(widest);
   }
-  if (width == 0) return widths;
-  // Where the last column begins.
-  const auto before = [&] {
-    std::size_t sum = 0;
-    for (std::size_t c = 0; c + 1 < widths.size(); ++c) sum += widths[c] ? *widths[c] + 2 : 0;
-    return sum;
-  };
-  const std::size_t least = std::min(*widths.back(), kLeastForLast);
-  while (before() + least > width) {
+  return widths;
+}
+
+template <typename Fits>
+void Table::LeaveOut(Widths& widths, Fits fits) const {
+  while (!fits()) {
     std::size_t first = columns_.size();
-    for (std::size_t c = 0; c + 1 < columns_.size(); ++c) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
       if (!widths[c] || columns_[c].spare == 0) continue;
       if (first == columns_.size() || columns_[c].spare > columns_[first].spare) first = c;
     }
-    if (first == columns_.size()) break;
+    if (first == columns_.size()) return;
     widths[first].reset();
   }
+}
+
+Table::Widths Table::WidthsFor(std::size_t width) const {
+  Widths widths = NaturalWidths();
+  if (width == 0) return widths;
+  const auto last = [&] {
+    std::size_t c = widths.size() - 1;
+    while (c > 0 && !widths[c]) --c;
+    return c;
+  };
+  // Where the last column begins.
+  const auto before = [&] {
+    std::size_t sum = 0;
+    for (std::size_t c = 0; c < last(); ++c) sum += widths[c] ? *widths[c] + 2 : 0;
+    return sum;
+  };
+  if (columns_.back().wrap && before() + std::min(*widths.back(), kLeastToWrap) > width) {
+    widths.back().reset();  // it has lines of its own
+  }
+  const bool below = !widths.back();
+  const auto least = [&] {
+    return below ? *widths[last()] : std::min(*widths[last()], kLeastForLast);
+  };
+  LeaveOut(widths, [&] { return before() + least() <= width; });
   // Then those that are cut anyway give way.
-  for (std::size_t c = 0; c + 1 < columns_.size() && before() + least > width; ++c) {
-    if (!widths[c] || columns_[c].limit <= kLeastToCut) continue;
-    const std::size_t over = before() + least - width;
+  for (std::size_t c = 0; c < widths.size() && before() + least() > width; ++c) {
+    if (!widths[c] || columns_[c].limit <= kLeastToCut || (c == last() && !below)) continue;
+    const std::size_t over = before() + least() - width;
     widths[c] =
         std::max(*widths[c] - std::min(*widths[c], over), std::min(*widths[c], kLeastOfName));
   }
   // Below that a cut text says nothing: better let the terminal wrap it.
   if (width > before() + kLeastToCut) {
-    widths.back() = std::min(*widths.back(), width - before());
+    widths[last()] = std::min(*widths[last()], width - before());
   }
   return widths;
 }
 
 std::string Table::Line(const std::vector<Cell>& cells, const Widths& widths, bool colour) const {
+  std::size_t last = columns_.size() - 1;
+  while (last > 0 && !widths[last]) --last;
   std::string line;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
+  for (std::size_t c = 0; c <= last; ++c) {
     if (!widths[c]) continue;
-    AppendCell(line, cells[c], columns_[c], *widths[c], c + 1 == columns_.size(), colour);
+    AppendCell(line, cells[c], columns_[c], *widths[c], c == last, colour);
   }
   return line;
+}
+
+// A row whose last cell goes on below.
+std::string Table::Wrapped(const std::vector<Cell>& cells, const Widths& widths, std::size_t width,
+                           bool colour) const {
+  const std::string value = Printable(cells.back().text);
+  std::vector<Cell> first = cells;
+  std::string text;
+  if (!widths.back()) {
+    text = Line(first, widths, colour);
+    EndLine(text);
+    if (text == "\n") text.clear();
+    if (value.empty()) return text;
+    return absl::StrCat(text, kBelow, Hanging(value, width, std::strlen(kBelow)), "\n");
+  }
+  std::size_t indent = 0;
+  for (std::size_t c = 0; c + 1 < widths.size(); ++c) indent += widths[c] ? *widths[c] + 2 : 0;
+  const std::vector<std::string> lines = WordLines(value, *widths.back());
+  first.back().text = lines.front();
+  text = Line(first, widths, colour);
+  EndLine(text);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    absl::StrAppend(&text, std::string(indent, ' '), lines[i], "\n");
+  }
+  return text;
 }
 
 std::string Table::Text(std::size_t width, bool colour) const {
   const Widths widths = WidthsFor(width);
   std::vector<Cell> titles;
   for (const Column& column : columns_) titles.emplace_back(column.title, Colour::kBold);
+  const bool wraps = width > 0 && columns_.back().wrap;
   std::string text = Line(titles, widths, colour);
   for (const auto& row : rows_) {
+    if (wraps) {
+      text += Wrapped(row, widths, width, colour);
+      continue;
+    }
     text += Line(row, widths, colour);
     EndLine(text);
   }

@@ -37,6 +37,9 @@ struct Column {
   // On a terminal that is too narrow for all, the columns with the largest of these go first; 0
   // stays.
   int spare = 0;
+  // Of the last column: what is too wide for it goes on below instead of being cut, all of it where
+  // there is hardly room beside the others.
+  bool wrap = false;
 };
 struct Cell {
   Cell(std::string value, Colour shade = Colour::kNone)  // NOLINT: a string is a plain cell
@@ -52,13 +55,19 @@ class Table {
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
   // No line is wider than `width`, if that can be: spare columns are left out, then the last one is
-  // cut. 0 is no limit.
+  // cut or wrapped. 0 is no limit.
   std::string Text(std::size_t width, bool colour) const;
 
  private:
   // Of each column; none for what is left out.
   using Widths = std::vector<std::optional<std::size_t>>;
+  Widths NaturalWidths() const;
+  // Leaves spare columns out until `fits` says that the others do.
+  template <typename Fits>
+  void LeaveOut(Widths& widths, Fits fits) const;
   Widths WidthsFor(std::size_t width) const;
+  std::string Wrapped(const std::vector<Cell>& cells, const Widths& widths, std::size_t width,
+                      bool colour) const;
   std::string Line(const std::vector<Cell>& cells, const Widths& widths, bool colour) const;
 
   std::vector<Column> columns_;

@@ -100,6 +100,34 @@ void ForEach(std::string_view text, OnCharacter on_character) {
   }
 }
 
+// "GiB" behind "48", and "%" behind "63": no line ends between them.
+bool IsUnit(std::string_view word) {
+  word = word.substr(0, word.find_last_not_of(".,;:)") + 1);
+  for (const std::string_view unit : {"%", "B", "KiB", "MiB", "GiB", "TiB"}) {
+    if (word == unit) return true;
+  }
+  return false;
+}
+
+// The words of `text` and, as one word, figures with their units.
+std::vector<std::string_view> Words(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const bool joins = !words.empty() && !words.back().empty() && words.back().back() >= '0' &&
+                       words.back().back() <= '9' && IsUnit(word);
+    if (joins) {
+      const auto from = static_cast<std::size_t>(words.back().data() - text.data());
+      words.back() = text.substr(from, end - from);
+    } else {
+      words.push_back(word);
+    }
+    begin = end + 1;
+  }
+  return words;
+}
+
 std::size_t WidthOf(const UnicodeLocale& locale, char32_t c) {
   return static_cast<std::size_t>(std::max(0, c == kBad ? 1 : locale.Width(c)));
 }
@@ -149,6 +177,34 @@ std::string Cut(std::string_view utf8, std::size_t columns) {
     return true;
   });
   return cut + "…";
+}
+
+std::vector<std::string> WordLines(std::string_view utf8, std::size_t columns) {
+  if (columns == 0) return {std::string(utf8)};
+  std::vector<std::string> lines(1);
+  std::size_t used = 0;
+  for (const std::string_view word : Words(utf8)) {
+    const std::size_t width = Columns(word);
+    if (used > 0 && used + 1 + width > columns) {
+      lines.emplace_back();
+      used = 0;
+    } else if (used > 0) {
+      lines.back() += ' ';
+      ++used;
+    }
+    lines.back() += word;
+    used += width;
+  }
+  return lines;
+}
+
+std::string Hanging(std::string_view utf8, std::size_t columns, std::size_t indent) {
+  std::string text;
+  for (const std::string& line : WordLines(utf8, columns > indent ? columns - indent : columns)) {
+    if (!text.empty()) text += "\n" + std::string(indent, ' ');
+    text += line;
+  }
+  return text;
 }
 
 std::string Ascii(std::string_view utf8) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stageload::ctl {
 
@@ -24,6 +25,12 @@ std::string Printable(std::string_view text);
 std::size_t Columns(std::string_view utf8);
 // At most `columns` wide; what is cut ends in "…".
 std::string Cut(std::string_view utf8, std::size_t columns);
+// Its lines where none may be wider than `columns`; 0 is no limit. Words stay whole, also one that
+// is wider, and so does a figure with its unit.
+std::vector<std::string> WordLines(std::string_view utf8, std::size_t columns);
+// The same as a text in which all lines but the first begin with `indent` blanks, and which stands
+// behind as many columns.
+std::string Hanging(std::string_view utf8, std::size_t columns, std::size_t indent);
 // For terminals that know ASCII only: "…" is "~", all else that is not ASCII is "?".
 std::string Ascii(std::string_view utf8);
 std::wstring Wide(std::string_view utf8);

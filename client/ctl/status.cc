@@ -49,13 +49,13 @@ std::string ClientTable(const v1::Frame& frame) {
   std::vector<Column> columns{{.title = "ID", .right = true},
                               {.title = "STATE"},
                               {.title = "NAME", .limit = kNameColumns},
-                              {.title = "MEMORY", .right = true, .spare = 2},
+                              {.title = "MEMORY", .right = true, .spare = 3},
                               {.title = "FOOTPRINT", .right = true, .spare = 1},
-                              {.title = "SWAPPED", .right = true, .spare = 4},
-                              {.title = "CHARGE / BUDGET", .right = true, .spare = 3},
-                              {.title = "PROCESSES", .right = true, .spare = 5}};
-  if (stages) columns.push_back({.title = "STAGE", .limit = kNameColumns});
-  if (notes) columns.push_back({.title = "LEASES AND GAUGES"});
+                              {.title = "SWAPPED", .right = true, .spare = 5},
+                              {.title = "CHARGE / BUDGET", .right = true, .spare = 4},
+                              {.title = "PROCESSES", .right = true, .spare = 6}};
+  if (stages) columns.push_back({.title = "STAGE", .limit = kNameColumns, .spare = 2});
+  if (notes) columns.push_back({.title = "LEASES AND GAUGES", .wrap = true});
   Table table(columns);
   for (const v1::ClientSample& client : frame.clients()) {
     std::vector<Cell> row{absl::StrCat(client.job_id()),
@@ -78,7 +78,7 @@ std::string WaitingTable(const v1::Frame& frame, absl::Time now) {
                {.title = "NAME", .limit = kNameColumns},
                {.title = "WANTS"},
                {.title = "FOR", .right = true},
-               {.title = "WAITS FOR"}});
+               {.title = "WAITS FOR", .wrap = true}});
   int starts = 0;
   for (const v1::WaitingRequest& request : frame.waiting()) {
     if (request.lease_id() == 0) ++starts;
@@ -96,14 +96,21 @@ std::string WaitingTable(const v1::Frame& frame, absl::Time now) {
   return text;
 }
 
+// "memory    level 63 %, ..."; what is too wide for the terminal goes on under its begin.
+std::string Field(const std::string& label, const std::string& value) {
+  constexpr std::size_t kLabelColumns = 10;
+  return absl::StrCat(label, std::string(kLabelColumns - label.size(), ' '),
+                      Hanging(Printable(value), TerminalWidth(STDOUT_FILENO), kLabelColumns), "\n");
+}
+
 // Of a daemon that does not tell what waits, the first one's blockers.
 std::string BlockedLines(const v1::Frame& frame) {
   std::string text;
   if (!frame.waiting().empty()) return text;
-  const char* label = "blocked   ";
+  const char* label = "blocked";
   for (const v1::Blocker& blocker : frame.blockers()) {
-    absl::StrAppend(&text, label, Printable(BlockerLine(blocker)), "\n");
-    label = "          ";
+    text += Field(label, BlockerLine(blocker));
+    label = "";
   }
   return text;
 }
@@ -122,20 +129,21 @@ std::string WaitingLeases(const v1::Frame& frame) {
 std::string Screen(const Connection& connection, const v1::Frame& frame,
                    const std::vector<v1::Event>& events) {
   const absl::Time now = absl::Now();
-  std::string text = absl::StrCat("daemon    ", DaemonText(connection.version, now), "\n");
+  std::string text = Field("daemon", DaemonText(connection.version, now));
   if (connection.version.dry_run()) {
-    absl::StrAppend(&text, "dry run   nobody is stopped or suspended unless a user asks\n");
+    text += Field("dry run", "nobody is stopped or suspended unless a user asks");
   }
-  absl::StrAppend(&text, "memory    ", HostLine(frame.host()), "\n");
+  text += Field("memory", HostLine(frame.host()));
   if (frame.host().has_gpu_wired_limit_bytes()) {
-    absl::StrAppend(&text, "gpu       may wire ",
-                    FormatBytes(Bytes(frame.host().gpu_wired_limit_bytes())), "\n");
+    text += Field(
+        "gpu", absl::StrCat("may wire ", FormatBytes(Bytes(frame.host().gpu_wired_limit_bytes()))));
   }
-  absl::StrAppend(&text, "jobs      ", frame.active(), " active, ", frame.pending(), " waiting",
-                  WaitingLeases(frame), ", ", FormatBytes(Bytes(frame.reserved_bytes())),
-                  " promised beyond what they take now\n");
+  text += Field("jobs",
+                absl::StrCat(frame.active(), " active, ", frame.pending(), " waiting",
+                             WaitingLeases(frame), ", ", FormatBytes(Bytes(frame.reserved_bytes())),
+                             " promised beyond what they take now"));
   if (frame.has_queue_held()) {
-    absl::StrAppend(&text, "queue     held: ", Printable(std::string(frame.queue_held())), "\n");
+    text += Field("queue", absl::StrCat("held: ", std::string(frame.queue_held())));
   }
   absl::StrAppend(&text, BlockedLines(frame), ClientTable(frame), WaitingTable(frame, now));
   const std::size_t shown = std::min(events.size(), kShownEvents);

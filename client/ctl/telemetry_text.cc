@@ -141,7 +141,7 @@ Table EventTable(const std::vector<v1::Event>& events, absl::TimeZone zone, bool
   Table table({{.title = "TIME"},
                {.title = "EVENT", .limit = kKindColumns},
                {.title = "ID", .right = true},
-               {.title = "TEXT"}});
+               {.title = "TEXT", .wrap = true}});
   for (const v1::Event& event : events) {
     table.Add({absl::FormatTime(dates ? "%Y-%m-%d %H:%M:%S" : "%H:%M:%S",
                                 absl::FromUnixNanos(event.time_ns()), zone),

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -206,6 +207,27 @@ TEST_F(OutputTest, TheQueueFitsTerminalsOf40And80And200Columns) {
     const std::size_t value = lines[2].find("MEMORY: ");
     ASSERT_NE(value, std::string::npos) << plain;
     EXPECT_EQ(Columns(lines[0].substr(0, title)), Columns(lines[2].substr(0, value))) << plain;
+  }
+}
+
+TEST_F(OutputTest, DoctorFitsTerminalsOf40And80Columns) {
+  for (const unsigned short columns : std::vector<unsigned short>{40, 80}) {
+    PseudoTerminal terminal(columns, 24);
+    terminal.Run({STAGELOADCTL, "doctor"}, Environment());
+    EXPECT_TRUE(terminal.Await([&] {
+      return terminal.shown().find("failed, ") != std::string::npos;
+    })) << terminal.shown();
+    (void)terminal.Wait();
+    const std::string plain = Plain(terminal.shown());
+    int lines = 0;
+    for (const std::string& line : Words(absl::StrSplit(plain, '\n', absl::SkipEmpty()))) {
+      ++lines;
+      // A path stays whole.
+      const std::string words = line.substr(std::min(line.find_first_not_of(" ->"), line.size()));
+      if (words.find(' ') == std::string::npos) continue;
+      EXPECT_LE(Columns(line), columns) << line;
+    }
+    EXPECT_GT(lines, 15) << plain;
   }
 }
 

@@ -51,6 +51,49 @@ TEST(Table, LeavesSpareColumnsOutWhereTheyDoNotFit) {
             " 7  needs 13.3 GiB,…\n");
 }
 
+TEST(Table, WrapsALastColumnThatIsNotToBeCut) {
+  Table table({{.title = "ID", .right = true},
+               {.title = "NAME", .limit = 24},
+               {.title = "WAITS FOR", .wrap = true}});
+  table.Add({std::string("7"), std::string("a"), std::string("needs 13.3 GiB, 9.1 GiB free now")});
+  table.Add({std::string(), std::string(), std::string("held")});
+  EXPECT_EQ(table.Text(0, false),
+            "ID  NAME  WAITS FOR\n"
+            " 7  a     needs 13.3 GiB, 9.1 GiB free now\n"
+            "          held\n");
+  EXPECT_EQ(table.Text(34, false),
+            "ID  NAME  WAITS FOR\n"
+            " 7  a     needs 13.3 GiB, 9.1 GiB\n"
+            "          free now\n"
+            "          held\n");
+  EXPECT_EQ(table.Text(26, false),
+            "ID  NAME\n"
+            " 7  a\n"
+            "    needs 13.3 GiB,\n"
+            "    9.1 GiB free now\n"
+            "    held\n")
+      << "below, where there is hardly room beside the others";
+}
+
+TEST(Table, LeavesASpareLastColumnOutToo) {
+  Table table({{.title = "NAME"}, {.title = "MEMORY", .spare = 1}, {.title = "MORE", .spare = 2}});
+  table.Add({std::string("train"), std::string("12 GiB"), std::string("x")});
+  EXPECT_EQ(table.Text(15, false),
+            "NAME   MEMORY\n"
+            "train  12 GiB\n");
+}
+
+TEST(Text, IsBrokenBetweenWordsAndNotBeforeAUnit) {
+  using testing::ElementsAre;
+  EXPECT_THAT(WordLines("level 63 %, 30.2 GiB of 48 GiB free", 0), testing::SizeIs(1));
+  EXPECT_THAT(WordLines("level 63 %, 30.2 GiB of 48 GiB free", 9),
+              ElementsAre("level", "63 %,", "30.2 GiB", "of 48 GiB", "free"));
+  EXPECT_THAT(WordLines("in /a/long/path it", 6), ElementsAre("in", "/a/long/path", "it"));
+  EXPECT_THAT(WordLines("模型 训练 x", 5), ElementsAre("模型", "训练", "x"));
+  EXPECT_THAT(WordLines("", 5), ElementsAre(""));
+  EXPECT_EQ(Hanging("one two three", 9, 4), "one\n    two\n    three");
+}
+
 TEST(Table, KeepsItsColumnsUnderEachOtherBehindWideCharacters) {
   Table table({{.title = "NAME", .limit = 12}, {.title = "LAST"}});
   for (const char* name : {"模型训练", "🚀 up", "größe", "plain"}) {

@@ -8,8 +8,11 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/ctl/environment.h"
+#include "client/ctl/print_text.h"
 #include "tests/client/ctl/frame_daemon.h"
 #include "tests/client/ctl/program.h"
+#include "tests/client/ctl/pseudo_terminal.h"
 #include "tests/client/ctl/top_frames.h"
 
 namespace stageload::ctl {
@@ -160,6 +163,51 @@ TEST_F(TelemetryCommands, HistoryRefusesWhatMakesNoSense) {
     EXPECT_EQ(Ctl(arguments).code, 2) << arguments.back();
   }
   EXPECT_THAT(daemon_.HistoryAsked(), IsEmpty());
+}
+
+// Without what sets colours and the terminal's "\r".
+std::vector<std::string> LinesAtTerminal(const std::string& home, unsigned short columns,
+                                         const std::string& command) {
+  PseudoTerminal terminal(columns, 24);
+  std::vector<std::string> environment = OwnEnvironment();
+  SetVariable(environment, "STAGELOAD_HOME", home);
+  SetVariable(environment, "STAGELOAD_SOCKET", "");
+  SetVariable(environment, "NO_COLOR", "1");
+  terminal.Run({STAGELOADCTL, command}, environment);
+  EXPECT_TRUE(terminal.Await([&] {
+    return terminal.shown().find("last\r\n") != std::string::npos;
+  })) << terminal.shown();
+  EXPECT_EQ(terminal.Wait(), 0);
+  std::string shown = terminal.shown();
+  std::erase(shown, '\r');
+  return absl::StrSplit(shown, '\n');
+}
+
+TEST_F(TelemetryCommands, StatusAndHistoryFitTerminalsOf40And80ColumnsWithAllOfTheirFigures) {
+  const std::string long_text =
+      "train after 5m00s, 63 % available, declares 12 GiB, was warned at 7.5 GiB of 8 GiB";
+  daemon_.SetHistory({EventAt(2, "ended", 3, "last"), EventAt(1, "admitted", 3, long_text)});
+  for (const unsigned short columns : std::vector<unsigned short>{40, 80}) {
+    for (const std::string command : {"status", "history"}) {
+      const std::vector<std::string> lines = LinesAtTerminal(daemon_.home(), columns, command);
+      std::string words;  // as they stand one after another, whatever line they are on
+      for (const std::string& line : lines) {
+        EXPECT_LE(Columns(line), columns) << command << ": " << line;
+        for (const std::string& word :
+             std::vector<std::string>(absl::StrSplit(line, ' ', absl::SkipEmpty()))) {
+          words += word + " ";
+        }
+      }
+      EXPECT_THAT(words, Not(HasSubstr("…"))) << columns;
+      EXPECT_THAT(words, HasSubstr(long_text + " ")) << columns;
+      if (command == "history") continue;
+      for (const char* part :
+           {"level 63 %,", "swap 1 GiB of 8 GiB", "MEMORY: needs 6 GiB, 4 GiB free ", "FOOTPRINT",
+            "lease transformer 8 GiB, mps_driver_bytes 11.2 GiB "}) {
+        EXPECT_THAT(words, HasSubstr(part)) << columns;
+      }
+    }
+  }
 }
 
 TEST_F(TelemetryCommands, WatchShowsStagesLeasesAndWhatWaits) {
