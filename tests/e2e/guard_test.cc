@@ -179,10 +179,9 @@ TEST_F(Guard, AfterARestartOfTheDaemonItIsStillInsideTheOther) {
   })) << outer.Err();
   KillDaemon();  // whoever asks first starts the next
   // 600 MiB of the pool are theirs together, so there is room for this.
-  EXPECT_EQ(
-      Ctl({"guard", "--wait-free", "0", "--memory", "400M", "--start-timeout", "20s", "--", "true"})
-          .exit_code,
-      0);
+  const Result beside = Ctl(
+      {"guard", "--wait-free", "0", "--memory", "400M", "--start-timeout", "20s", "--", "true"});
+  EXPECT_EQ(beside.exit_code, 0) << beside;
   Touch(PathOf("go"));
   EXPECT_EQ(outer.Wait().exit_code, 3);
 }

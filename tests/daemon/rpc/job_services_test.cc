@@ -289,7 +289,7 @@ TEST_F(JobServicesTest, AJobRunsAndItsWaiterSeesEachStateUntilTheEnd) {
   ASSERT_TRUE(Submit(request, job).ok());
   EXPECT_EQ(job.id(), 1);
   EXPECT_EQ(job.name(), "seven");
-  EXPECT_EQ(job.command(), "sh -c exit 7");
+  EXPECT_EQ(job.command(), "sh -c 'exit 7'");
   const std::vector<v1::Job> states = WaitForEnd(job.id());
   ASSERT_FALSE(states.empty());
   EXPECT_EQ(states.back().state(), v1::JOB_STATE_FAILED);
