@@ -1,4 +1,5 @@
 // A Session's leases: asked for on the caller's thread, of one daemon after another if need be.
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -17,8 +18,12 @@ namespace stageload::client {
 namespace {
 
 // A thread that waits does not keep the others from going on.
+// Its number is no later thread's, which could be taken for the holder of what this one still
+// holds.
 std::int64_t ThisWorker() {
-  return static_cast<std::int64_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
+  static std::atomic<std::int64_t> threads{0};
+  thread_local const std::int64_t number = ++threads;
+  return number;
 }
 
 std::chrono::nanoseconds Nanoseconds(absl::Duration duration) {

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -158,6 +159,38 @@ def test_no_room_says_why_and_how_long_it_was_waited(
         assert ("waits" in capsys.readouterr().err) == (timeout != 0)
         with job.stage("small", memory="40M", timeout=0) as lease:
             assert lease.managed
+
+
+def test_a_lease_that_another_line_of_work_got_is_no_reason_to_force_the_next(
+    no_daemon: Daemon,
+) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+
+    async def in_a_pool(job: Job) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        first = job.stage("first", memory="100M")
+        await asyncio.to_thread(first.acquire)
+        with pytest.raises(NoRoom):
+            await asyncio.to_thread(job.stage("second", "100M", timeout=0.3).acquire)
+        await first.release_async()
+
+    async def in_tasks(job: Job) -> None:
+        first = job.stage("first", memory="100M")
+        await asyncio.create_task(first.acquire_async())
+        for _ in range(20):  # a task may lie where one was before
+            with pytest.raises(NoRoom):
+                await asyncio.create_task(
+                    job.stage("second", "100M", timeout=0.02).acquire_async()
+                )
+        await first.release_async()
+
+    with Job("lines") as job:
+        asyncio.run(in_a_pool(job))
+        asyncio.run(in_tasks(job))
+        # One that holds a lease and waits for the next would wait for itself.
+        with job.stage("first", "100M"), job.stage("second", "100M", timeout=5) as forced:
+            assert forced.forced
 
 
 def test_what_can_never_fit_is_refused_with_the_arithmetic(daemon: Daemon) -> None:

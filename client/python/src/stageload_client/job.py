@@ -28,7 +28,6 @@ import asyncio
 import os
 import queue
 import sys
-import threading
 import warnings
 from dataclasses import dataclass
 from types import TracebackType
@@ -37,6 +36,7 @@ from typing import Any, Callable, Union
 from ._checks import check_filled, check_gauges, check_policy, check_word, invalid
 from ._connection import options_for
 from ._gauges import device_gauges
+from ._line import this_line
 from ._loop import CallbackThread, LibraryThread, library
 from ._session import Ask, Grant, Phase, Session
 from ._stop import MainThreadStop
@@ -179,7 +179,7 @@ class Lease:
             self._only_named(self._job.new_stage(self.stage))
             return self
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        ask = Ask(self.stage, self.memory, self._timeout, threading.get_ident(), answers.put)
+        ask = Ask(self.stage, self.memory, self._timeout, this_line(), answers.put)
         try:
             thread.submit(self._job._session.acquire(ask))
             while True:
@@ -206,7 +206,7 @@ class Lease:
             loop.call_soon_threadsafe(answers.put_nowait, answer)
 
         # A task is a line of work as a thread is.
-        ask = Ask(self.stage, self.memory, self._timeout, id(asyncio.current_task()), deliver)
+        ask = Ask(self.stage, self.memory, self._timeout, this_line(), deliver)
         try:
             thread.submit(self._job._session.acquire(ask))
             while True:
