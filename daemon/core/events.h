@@ -164,7 +164,8 @@ struct Acquire {
   Bytes memory;
   std::optional<absl::Duration> start_timeout;
   bool loaded = false;
-  std::uint64_t holder = 0;  // which of the client's programs asks
+  std::uint64_t holder = 0;             // which of the client's programs asks
+  std::optional<Bytes> footprint = {};  // of the client now, for one that no sample has yet
 };
 // A lease is given back, or no longer waited for.
 struct LeaseReleased {

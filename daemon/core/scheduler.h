@@ -205,6 +205,8 @@ class Scheduler {
   void TakeAsLoaded(Client& client);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
+  bool IsSuspended(const Lease& lease) const;
+  std::optional<LeaseId> FirstLease() const;
   bool ForceInner(const Instant& now, Effects& effects);
   std::vector<JobId> WaitingInside() const;
   bool WaitsForInner(JobId id) const;

@@ -162,6 +162,11 @@ void Scheduler::Admit(const Instant& now, Effects& effects) {
   }
 }
 
+// Whoever asks for it could not use it, and would keep it from others.
+bool Scheduler::IsSuspended(const Lease& lease) const {
+  return clients_.at(lease.client).record.state == JobState::kSuspended;
+}
+
 // Admits the first that may go, and says whether there was one. Whoever is before it waits for
 // memory: it may pass them only if it declares memory itself, and only so often.
 bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
@@ -173,6 +178,7 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
   };
   for (const LeaseRank& rank : lease_queue_) {
     const Lease& lease = leases_.at(rank.second);
+    if (IsSuspended(lease)) continue;
     if (MayStart(DemandOfLease(lease), config_, room(), now.awake)) {
       Grant(now, lease.id, /*forced=*/false, effects);
       Passed(leases, starts, effects);
@@ -314,6 +320,12 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
   if (!fits.ok()) return refuse(std::move(fits));
   next_lease_ = LeaseId{Value(next_lease_) + 1};
+  // What it holds already is no part of what it asks for.
+  Usage& usage = found->second.usage;
+  if (!usage.footprint && event.footprint) {
+    usage.footprint = event.footprint;
+    room_.reset();
+  }
   WaitingLease waiting;
   waiting.rank = {-found->second.record.policy.priority, lease.id};
   if (event.start_timeout) {
@@ -427,7 +439,7 @@ bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
   }
   for (const auto& [id, waiting] : waiting_leases_) {
     const Client& client = clients_.at(leases_.at(id).client);
-    if (client.record.state == JobState::kSuspended) continue;
+    if (IsSuspended(leases_.at(id))) continue;
     if (!host_.level || host_.level->value < client.record.policy.kill_free.value + kForceMargin) {
       return false;
     }
@@ -486,7 +498,7 @@ std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
   for (Blocker& blocker : FindBlockers(demand, config_, room(), now.awake)) {
     blockers.push_back(std::move(blocker));
   }
-  if (own || (demand.part_of && lease_queue_.empty())) return blockers;
+  if (own || (demand.part_of && !FirstLease())) return blockers;
   if (auto order = OrderBlocker(Value(id), demand.memory.has_value())) {
     blockers.push_back(*std::move(order));
   }
@@ -496,15 +508,29 @@ std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
 std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, LeaseId id) const {
   const auto waiting = waiting_leases_.find(id);
   if (waiting == waiting_leases_.end()) return {};
-  std::vector<Blocker> blockers =
-      FindBlockers(DemandOfLease(leases_.at(id)), config_, room(), now.awake);
-  const LeaseId first = lease_queue_.begin()->second;
+  const Lease& lease = leases_.at(id);
+  std::vector<Blocker> blockers = FindBlockers(DemandOfLease(lease), config_, room(), now.awake);
+  if (IsSuspended(lease)) {
+    blockers.push_back({BlockerKind::kHeld, 1, 0,
+                        absl::StrCat("its client ", Value(lease.client), " is suspended"),
+                        std::nullopt});
+    return blockers;
+  }
+  const LeaseId first = FirstLease().value_or(id);
   if (first == id) return blockers;
   blockers.push_back(
       {BlockerKind::kOrder, static_cast<double>(Value(id)), static_cast<double>(Value(first)),
        absl::StrCat("a lease of client ", Value(leases_.at(first).client), " goes first"),
        std::nullopt});
   return blockers;
+}
+
+// That may go.
+std::optional<LeaseId> Scheduler::FirstLease() const {
+  for (const LeaseRank& rank : lease_queue_) {
+    if (!IsSuspended(leases_.at(rank.second))) return rank.second;
+  }
+  return std::nullopt;
 }
 
 std::vector<LeaseId> Scheduler::WaitingLeases() const {
@@ -518,8 +544,8 @@ std::optional<Blocker> Scheduler::OrderBlocker(std::int64_t own_id, bool declare
   std::string who;
   std::int64_t first = 0;
   int bypassed = 0;
-  if (!lease_queue_.empty()) {
-    const Lease& lease = leases_.at(lease_queue_.begin()->second);
+  if (const auto next = FirstLease()) {
+    const Lease& lease = leases_.at(*next);
     first = Value(lease.client);
     bypassed = lease.bypassed;
     who = absl::StrCat("a lease of client ", first, " goes first");

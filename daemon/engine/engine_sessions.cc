@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
+#include "daemon/core/sampling.h"
 #include "daemon/engine/engine_impl.h"
 
 namespace stageload::engine {
@@ -266,12 +267,21 @@ void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_
   event.start_timeout = request.start_timeout;
   event.loaded = request.loaded;
   event.holder = *session * kWorkers ^ request.worker;
+  event.footprint = FreshFootprint(request.client);
   Acquisition& acquisition = acquisitions_[token];
   acquisition.session = *session;
   acquisition.request_id = std::move(request.request_id);
   acquisition.on_lease = std::move(on_lease);
   acquiring_[event.token] = token;
   Feed(event);
+}
+
+// What a client holds now, beside a reading of the machine of the same moment: what was taken since
+// the newest sample must be taken for no part of a lease.
+std::optional<Bytes> Engine::Impl::FreshFootprint(JobId client) {
+  const Instant now = Now();
+  if (now.awake - last_read_ >= core::kFastInterval) TakeSample(now);
+  return UsageOf(client).usage.footprint;
 }
 
 // The lease that the same request has got already: its answer was lost.
@@ -335,13 +345,11 @@ void Engine::Impl::LeaseIsGranted(const core::LeaseGranted& granted) {
       *token, LeaseGranted{granted.id, granted.forced, Now().awake - lease->second.asked.awake});
 }
 
-// Who did not wait has not heard yet what blocks it, nor may who waited know the newest.
+// Who did not wait has not heard yet what blocks it, and who did may not know the newest figures.
 void Engine::Impl::LeaseIsDenied(const core::LeaseDenied& denied) {
   if (const auto token = AcquisitionOf(denied.id)) {
     Acquisition& acquisition = acquisitions_.at(*token);
-    if (!denied.blockers.empty() && acquisition.told.IsNews(denied.blockers, Now().awake)) {
-      TellWaiting(acquisition, denied.blockers);
-    }
+    if (!denied.blockers.empty()) TellWaiting(acquisition, denied.blockers);
     AnswerAcquisition(*token, denied.status);
   }
   ForgetLease(denied.id);

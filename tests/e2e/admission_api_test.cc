@@ -23,6 +23,14 @@ using ::testing::HasSubstr;
 
 constexpr uid_t kNobody = 65534;
 
+Bytes ResidentOf(pid_t pid) {
+  std::FILE* ps = popen(absl::StrCat("ps -o rss= -p ", pid).c_str(), "r");
+  long kib = 0;
+  if (ps == nullptr || fscanf(ps, "%ld", &kib) != 1) kib = 0;
+  if (ps != nullptr) pclose(ps);
+  return Bytes(kib * 1024);
+}
+
 class AdmissionApi : public DaemonTest {
  protected:
   // A process that a session can be of.
@@ -108,6 +116,22 @@ TEST_F(AdmissionApi, WhoDoesNotWaitIsNeverForcedAndHearsWhatBlocksIt) {
   EXPECT_FALSE(now->Next().has_value());
   // Were it to wait, nobody else could make room for it.
   EXPECT_TRUE(GrantOf(*only.Acquire("b", MiB(600).count())).forced());
+}
+
+TEST_F(AdmissionApi, AFirstLeaseIsReservedBesideWhatItsProgramHeldBefore) {
+  StartWithPool("1G");
+  const ChildProcess process({.argv = {kLoadProgram, "--hold", "80M", "--for", "1000s"},
+                              .environment = Environment(),
+                              .directory = folder(),
+                              .input = "",
+                              .output = PathOf("holds")});
+  ASSERT_TRUE(Eventually([&] { return ResidentOf(process.pid()) > MiB(80); }));
+  ApiSession pipeline(paths().socket, Registration(process, "pipeline"));
+  GrantOf(*pipeline.Acquire("a", MiB(100).count()));
+  const nlohmann::json frame = CtlJson({"status"}).at("frame");
+  EXPECT_EQ(frame.at("clients").at(0).at("leases").size(), 1U);
+  EXPECT_GT(frame.at("reserved_bytes").get<std::int64_t>(), MiB(90).count()) << frame;
+  EXPECT_LE(frame.at("reserved_bytes").get<std::int64_t>(), MiB(100).count()) << frame;
 }
 
 TEST_F(AdmissionApi, AGrantThatWasNotOnItsWayWhenItsCallerLeftIsGivenBack) {
@@ -203,6 +227,7 @@ TEST_F(AdmissionApi, ALeaseForWhoIsNotRegisteredIsRefused) {
   ApiSession session(paths().socket, Registration(process, "mine"));
   v1::AcquireRequest request;
   request.set_client_id(session.client_id() + 1000);
+  request.set_stage("load");
   request.set_memory_bytes(1);
   LeaseWait unknown(
       [&](grpc::ClientContext* context) { return session.stub().Acquire(context, request); });

@@ -292,6 +292,7 @@ class Invariants {
   bool IsCandidate(const Own& own) const;
   bool GroupIsFull(const std::string& group) const;
   void PassBy(const Own& admitted, bool declares);
+  bool IsSuspended(const OwnLease& lease) const;
   void PassByLease(const OwnLease& admitted, core::LeaseId id);
 
   // Stopping (invariants_stopping.cc).

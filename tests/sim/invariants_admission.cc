@@ -245,7 +245,8 @@ void Invariants::PassBy(const Own& admitted, bool declares) {
     }
   };
   for (auto& [id, lease] : leases_) {
-    if (!lease.granted) pass(lease.passed, absl::StrCat("lease ", Value(id)));
+    if (!lease.granted && !IsSuspended(lease))
+      pass(lease.passed, absl::StrCat("lease ", Value(id)));
   }
   for (const JobId id : pending_) {
     Own& other = own_.at(id);
@@ -270,6 +271,9 @@ void Invariants::CheckLease(const core::LeaseGranted& granted) {
   }
   OwnLease& lease = found->second;
   const std::string who = absl::StrCat("lease ", Value(granted.id));
+  if (IsSuspended(lease)) {
+    Break(Rule::kProgress, absl::StrCat(who, " is granted to who is suspended"));
+  }
   BreakIf(who, Unfresh());
   if (granted.forced) {
     CheckForced(granted);
@@ -287,9 +291,14 @@ void Invariants::CheckLease(const core::LeaseGranted& granted) {
                      lease.memory;
 }
 
+// Who is suspended can use none, and so is passed by nobody.
+bool Invariants::IsSuspended(const OwnLease& lease) const {
+  return own_.at(lease.client).row.state == JobState::kSuspended;
+}
+
 void Invariants::PassByLease(const OwnLease& admitted, LeaseId id) {
   for (auto& [other_id, other] : leases_) {
-    if (other.granted || other_id == id) continue;
+    if (other.granted || other_id == id || IsSuspended(other)) continue;
     const bool before =
         other.priority != admitted.priority ? other.priority > admitted.priority : other_id < id;
     if (before && ++other.passed > config_.max_bypass) {

@@ -88,6 +88,34 @@ TEST_F(LeaseTest, WhatAClientHeldIsReleasedInTheTelemetryAsItEnds) {
   EXPECT_THAT(notes[0].text, HasSubstr("10 GiB, as its client ended"));
 }
 
+TEST_F(LeaseTest, WhatAProgramHeldBeforeItRegisteredIsNoPartOfItsFirstLease) {
+  Sample();
+  const int session = Register({});
+  Acquire acquire{++token_, JobId{session}, "a", GiB(4), {}};
+  acquire.footprint = GiB(3);  // no sample has it yet
+  ASSERT_THAT(All<LeaseGranted>(Step(acquire)), SizeIs(1));
+  EXPECT_EQ(scheduler_->Reserved(), GiB(4));
+  Holds(session, GiB(5));
+  Sample();
+  EXPECT_EQ(scheduler_->Reserved(), GiB(2));
+}
+
+TEST_F(LeaseTest, WhoIsSuspendedGetsNoLeaseAndKeepsNobodyFromTheirs) {
+  Available(GiB(20));
+  Sample();
+  const int holder = Register({});
+  const LeaseId held = All<LeaseGranted>(Acquiring(holder, GiB(12))).at(0).id;
+  const int asleep = Register({});
+  const LeaseId wanted = All<LeaseQueued>(Acquiring(asleep, GiB(10))).at(0).id;
+  Step(SuspendAsked{JobId{asleep}});
+  EXPECT_THAT(All<LeaseGranted>(Step(LeaseReleased{held})), IsEmpty());
+  EXPECT_EQ(scheduler_->BlockersOf(now_, wanted).back().text,
+            absl::StrCat("its client ", asleep, " is suspended"));
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(holder, GiB(12))), SizeIs(1));
+  Step(ClientGone{JobId{holder}});
+  EXPECT_THAT(All<LeaseGranted>(Step(ResumeAsked{JobId{asleep}})), SizeIs(1));
+}
+
 TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
   const int job = RunJob(GiB(12));
   const Bytes reserved = scheduler_->Reserved();
