@@ -211,6 +211,7 @@ class Engine::Impl {
   void ForSessionsOf(JobId client, const std::function<void(Session&)>& tell);
   absl::StatusOr<WatchToken> SessionOf(JobId client, const Caller& caller);
   bool PassOn(JobId client);
+  bool PassOnFrom(JobId client, const core::ProcessIdentity& ended);
   std::optional<Bytes> FreshFootprint(JobId client);
   std::optional<core::LeaseId> HeldAs(const AcquireRequest& request) const;
   absl::Status CheckUnused(const AcquireRequest& request) const;

@@ -275,7 +275,10 @@ void Engine::Impl::ProcessExited(const core::ProcessIdentity& identity) {
   const core::JobRecord* record = core_->Find(*id);
   if (record == nullptr) return;
   if (record->kind == core::JobKind::kJob) return JobEnded(*id);
-  if (record->kind == core::JobKind::kSession) return SessionEnded(*id);
+  if (record->kind == core::JobKind::kSession) {
+    if (!PassOnFrom(*id, identity)) SessionEnded(*id);
+    return;
+  }
   if (core_->IsPending(*id)) return Feed(core::ClientGone{*id});
   Guarded& guarded = guarded_[*id];
   guarded.report_by = ReportBy(*record, guarded);

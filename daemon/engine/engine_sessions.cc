@@ -137,6 +137,29 @@ bool Engine::Impl::PassOn(JobId client) {
   return true;
 }
 
+// The same when its process has ended: one that registered from inside it and lives becomes what
+// the client is known by. A client that is being stopped ends with its process.
+bool Engine::Impl::PassOnFrom(JobId client, const core::ProcessIdentity& ended) {
+  if (core_->Find(client)->state == core::JobState::kStopping) return false;
+  const auto next = std::find_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    const Session& session = entry.second;
+    return session.client == client && session.root != ended && StillThere(session.root);
+  });
+  if (next == sessions_.end()) return false;
+  next->second.joined = false;
+  Attach(client, next->second.root, ProcessTree::Root::kMember);
+  // Their streams may live on, in a child that has them open.
+  std::vector<WatchToken> over;
+  for (const auto& [token, session] : sessions_) {
+    if (session.client == client && session.root == ended) over.push_back(token);
+  }
+  for (const WatchToken token : over) {
+    sessions_.at(token).on_event(ClientEnded{});
+    Unregister(token);
+  }
+  return true;
+}
+
 void Engine::Impl::ForSessionsOf(JobId client, const std::function<void(Session&)>& tell) {
   for (auto& [token, session] : sessions_) {
     if (session.client == client) tell(session);

@@ -373,6 +373,37 @@ TEST_F(SessionsTest, AClientLivesAsLongAsOneOfItsRegistrations) {
   EXPECT_EQ(life.WaitForEnd(first.client)->record.state, JobState::kCompleted);
 }
 
+TEST_F(SessionsTest, AWorkerThatJoinedKeepsItsLeaseWhenTheProgramThatStartedItEnds) {
+  core::Config config;
+  config.memory_pool = GiB(10);
+  Life life(folder_, host_, config);
+  const pid_t launcher = Child({"sh", "-c", "sleep 1000 & wait"});
+  std::optional<core::ProcessIdentity> worker;
+  for (int i = 0; i < 400 && !worker; ++i) {
+    for (const host::Process& process : *host_.Processes()) {
+      if (process.parent == launcher) worker = process.identity;
+    }
+    if (!worker) absl::SleepFor(absl::Milliseconds(5));
+  }
+  ASSERT_TRUE(worker);
+  const Session first = Register(life, launcher);
+  Session second = Registering(life, worker->pid);
+  EXPECT_TRUE(second.told->Next<Registered>().joined);
+  second.client = first.client;
+  Acquire(life, first, GiB(4)).told->Next<LeaseGranted>();
+  Acquire(life, second, GiB(6)).told->Next<LeaseGranted>();
+  Kill(launcher);
+  first.told->Next<ClientEnded>();
+  // What the launcher held is free, what the worker holds is not.
+  Acquire(life, second, GiB(4)).told->Next<LeaseGranted>();
+  EXPECT_EQ(life.Get(first.client)->pid, worker->pid);
+  EXPECT_EQ(life.Get(first.client)->record.state, JobState::kRunning);
+  EXPECT_TRUE(second.told->empty());
+  kill(worker->pid, SIGKILL);
+  second.told->Next<ClientEnded>();
+  EXPECT_EQ(life.WaitForEnd(first.client)->record.state, JobState::kCompleted);
+}
+
 TEST_F(SessionsTest, ARequestThatIsAskedAgainGetsTheLeaseThatItHas) {
   core::Config config;
   config.memory_pool = GiB(10);
