@@ -128,8 +128,11 @@ TEST_F(AdmissionApi, AFirstLeaseIsReservedBesideWhatItsProgramHeldBefore) {
   ASSERT_TRUE(Eventually([&] { return ResidentOf(process.pid()) > MiB(80); }));
   ApiSession pipeline(paths().socket, Registration(process, "pipeline"));
   GrantOf(*pipeline.Acquire("a", MiB(100).count()));
-  const nlohmann::json frame = CtlJson({"status"}).at("frame");
-  EXPECT_EQ(frame.at("clients").at(0).at("leases").size(), 1U);
+  nlohmann::json frame;
+  ASSERT_TRUE(Eventually([&] {
+    frame = CtlJson({"status"}).at("frame");
+    return !frame.at("clients").empty() && !frame.at("clients").at(0).at("leases").empty();
+  }));
   EXPECT_GT(frame.at("reserved_bytes").get<std::int64_t>(), MiB(90).count()) << frame;
   EXPECT_LE(frame.at("reserved_bytes").get<std::int64_t>(), MiB(100).count()) << frame;
 }
