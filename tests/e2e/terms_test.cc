@@ -188,6 +188,11 @@ TEST_F(Terms, WatchingTheQueueShowsWhatIsThereAndEachChangeAlsoOfTheNextDaemon) 
   StartDaemon();
   Touch(PathOf("go"));
   EXPECT_TRUE(watch.Prints("2  COMPLETED  second"));
+  const std::string out = watch.Out();
+  const std::size_t started = out.find("2  RUNNING");
+  if (started != std::string::npos) {
+    EXPECT_EQ(out.find("2  RUNNING", started + 1), std::string::npos) << "told twice:\n" << out;
+  }
   ASSERT_EQ(Ctl({"clear", "2"}).exit_code, 0);
   EXPECT_TRUE(watch.Prints("2  forgotten"));
   watch.Signal(SIGINT);
