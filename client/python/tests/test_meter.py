@@ -101,11 +101,16 @@ def some_trace(seed: int) -> str:
             kind = dice.choice(["stage", "load", "reload", "release", "mark", "other"])
             event: dict[str, Any] = {"type": "event", "kind": kind, "t": at}
             if kind == "stage":
-                event["stage"] = dice.choice("abc")
+                event["stage"] = dice.choice(["a", "b", "c", None])
             elif kind != "mark":
-                event.update(name=dice.choice("xyz"), nbytes=dice.randint(0, 1 << 33))
+                event.update(
+                    name=dice.choice(["x", "y", "z", None]), nbytes=dice.randint(0, 1 << 33)
+                )
                 event["seconds"] = dice.uniform(0, 9)
-                event["note"] = dice.choice(["", "outside_stage"])
+                event["note"] = dice.choice(["", "outside_stage", None])
+            extras = [key for key in event if key not in ("type", "kind", "t")]
+            if extras and dice.random() < 0.2:
+                del event[dice.choice(extras)]
             made.append(event)
     if dice.random() < 0.3:
         dice.shuffle(made)
@@ -127,6 +132,20 @@ def test_any_trace_has_the_same_figures_here_as_in_stageloadctl(
     assert len(theirs) == len(paths)
     for path_text, summary in zip(paths, theirs):
         assert summarise(read_trace(path_text)) == summary, path_text
+
+
+def test_loads_without_a_name_have_the_empty_one(no_daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    made: list[dict[str, Any]] = [{"type": "sample", "t": 0}, {"type": "sample", "t": 1}]
+    names: list[dict[str, Any]] = [{}, {"name": None, "stage": None}, {"name": "x"}]
+    for kind in ("load", "release", "stage"):
+        for more in names:
+            event = {"type": "event", "kind": kind, "t": 0.5, "note": "outside_stage", **more}
+            made.append(event)
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*made, {"type": "end"}]))
+    ours = summarise(read_trace(str(path)))
+    assert ours["outside_stage"] == ["", "x"]
+    assert ours == json.loads(no_daemon.ctl("summary", "--json", str(path)).stdout)
 
 
 def test_the_recordings_of_a_mac_have_the_same_figures_here_as_in_stageloadctl(

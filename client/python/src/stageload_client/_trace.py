@@ -342,7 +342,11 @@ def summarise(trace: Trace) -> dict[str, Any]:
     swaps, true_peak = _values(samples, "swap_used"), _true_peak(samples)
     swap = {"start": swaps[0], "peak": max(swaps), "end": swaps[-1]} if swaps else {}
     releases = _sum(trace.events, lambda event: event["kind"] == "release")
-    outside = {e["name"] for e in trace.events if _is_load(e) and e.get("note") == "outside_stage"}
+    outside = {
+        event.get("name") or ""
+        for event in trace.events
+        if _is_load(event) and event.get("note") == "outside_stage"
+    }
     summary: dict[str, Any] = {
         "meta": meta,
         "duration": to_millisecond(samples[-1]["t"] - samples[0]["t"]),
