@@ -710,6 +710,17 @@ def test_what_release_is_not_made_for_is_let_go_of(daemon: Daemon) -> None:
             eventually(lambda: daemon.leases("render") == [])
 
 
+def test_of_what_cannot_be_measured_no_size_is_remembered(home: Path) -> None:
+    models = StagedModels(
+        {"bundle": Model(Bundle, memory="50M"), "linear": Model(linear(), memory="50M")},
+        stages={},
+        name="render",
+    )
+    models["bundle"], models["linear"]
+    again = StagedModels({"bundle": Bundle, "linear": linear()}, stages={}, name="render")
+    assert (again.size("bundle"), again.size("linear")) == (None, SIZE)
+
+
 def hooked() -> Any:
     model = nn.Linear(256, 256)
     model._hf_hook = object()

@@ -86,7 +86,8 @@ class Model:
     """How one is loaded, and how large it is.
 
     memory: bytes to declare. Else the tensors of `files` (a .safetensors file or a folder of them),
-    else what it took the last time that it was loaded, in this run or an earlier one.
+    else what it took the last time that it was loaded, in this run or an earlier one, which only a
+    torch module tells.
     """
 
     load: Callable[[], Any]
@@ -286,8 +287,9 @@ class StagedModels:
         try:
             with generators_kept():
                 module = self._models[name].load()
+            # What is no torch module cannot be measured, and what is declared for it is no measure.
             took = module_size(module) if is_module(module) else size or 0
-            if took:
+            if took and is_module(module):
                 self._sizes.put(name, took)
         except BaseException:
             if lease is not None:
@@ -300,8 +302,8 @@ class StagedModels:
         return _Loaded(module, lease, took)
 
     def _free(self, name: str, stage: str | None) -> None:
-        """Afterwards it is forgotten and its lease given back; unless it could not be freed, or
-        that was interrupted, and its memory is in use still."""
+        """Afterwards it is forgotten and its lease given back, also when something else holds it;
+        unless it could not be freed, or that was interrupted, and its memory is in use still."""
         loaded = self._loaded[name]
         refused = refusal(loaded.module, name)
         if isinstance(refused, ValueError):
