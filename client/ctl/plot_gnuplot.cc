@@ -157,6 +157,11 @@ bool IsWhole(std::string_view file, GnuplotFormat format) {
   return file.ends_with("</svg>");
 }
 
+// gnuplot writes a '>' as it is, and XML wants it escaped behind "]]" (XML 1.0, 2.4).
+std::string WellFormed(const std::string& svg) {
+  return absl::StrReplaceAll(svg, {{"]]>", "]]&gt;"}});
+}
+
 std::string ForWantOfGnuplot(std::string what) {
   return what + "; a file that ends in .html does not need it";
 }
@@ -186,6 +191,7 @@ absl::StatusOr<std::string> RunGnuplot(const std::string& script, GnuplotFormat 
     return absl::InternalError(ForWantOfGnuplot(
         absl::StrCat(*program, " drew no whole picture and said that all went well")));
   }
+  if (format == GnuplotFormat::kSvg) return WellFormed(ran->out);
   return std::move(ran->out);
 }
 

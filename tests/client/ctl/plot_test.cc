@@ -102,6 +102,26 @@ TEST_F(Plot, DrawsSvgAndPngWithGnuplot) {
   EXPECT_THAT(Files(), ElementsAre("a.png", "a.svg", "run.jsonl"));
 }
 
+TEST_F(Plot, AnSvgIsXmlWhateverTheNamesAre) {
+  if (!HaveGnuplot()) GTEST_SKIP() << "no gnuplot";
+  if (!FindCommand("python3", std::getenv("PATH")).ok()) GTEST_SKIP() << "no python3 to parse it";
+  std::ofstream(trace_, std::ios::binary)
+      << "{\"type\":\"sample\",\"t\":0,\"footprint\":1048576,\"swap_used\":0,\"level\":9}\n"
+         "{\"type\":\"event\",\"kind\":\"stage\",\"stage\":\"w[i[0]]>3\",\"t\":0}\n"
+         "{\"type\":\"event\",\"kind\":\"mark\",\"note\":\"]]]]>> <![CDATA[ ]]>\",\"t\":1}\n"
+         "{\"type\":\"sample\",\"t\":2,\"footprint\":3145728,\"swap_used\":0,\"level\":9}\n{"
+         "\"type\":\"end\"}\n";
+  (void)Drawn("a.svg");
+  const std::string parse =
+      "python3 -c 'import sys, xml.dom.minidom as x\n"
+      "texts = x.parse(sys.argv[1]).getElementsByTagName(\"text\")\n"
+      "print(*(node.data for text in texts for node in text.childNodes"
+      " if node.nodeType == node.TEXT_NODE), sep=\"\\n\")' ";
+  const Result parsed = RunShell(PathOf("home"), parse + PathOf("a.svg"));
+  EXPECT_EQ(parsed.code, 0) << parsed.err;
+  EXPECT_THAT(parsed.out, AllOf(HasSubstr("w[i[0]]>3"), HasSubstr("]]]]>> <![CDATA[ ]]>")));
+}
+
 TEST_F(Plot, WithoutGnuplotItSaysHowToGetItAndLeavesNothing) {
   const std::string path = std::getenv("PATH");
   setenv("PATH", PathOf("none").c_str(), 1);
