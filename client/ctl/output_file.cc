@@ -28,19 +28,29 @@ mode_t UsualMode() {
 
 }  // namespace
 
+HeldSignals::HeldSignals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&held, number);
+  (void)pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+HeldSignals::~HeldSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
-    return OutputFile(path, "", fd);
+    return OutputFile(path, "", fd, nullptr);
   }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
+  auto held = std::make_unique<HeldSignals>();
   const int fd = mkstemp(temporary.data());
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
   (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
   (void)fchmod(fd, UsualMode());
-  return OutputFile(path, std::move(temporary), fd);
+  return OutputFile(path, std::move(temporary), fd, std::move(held));
 }
 
 OutputFile::~OutputFile() {
@@ -53,6 +63,7 @@ absl::Status OutputFile::Write(const std::string& bytes) {
 }
 
 absl::Status OutputFile::Commit() {
+  const std::unique_ptr<HeldSignals> held = std::move(held_);
   // NFS tells only now that a disk is full (close(2)).
   if (close(fd_.Release()) != 0) {
     const int error = errno;

@@ -92,11 +92,14 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
     traces.push_back(*std::move(trace));
   }
   std::signal(SIGPIPE, SIG_IGN);
+  const absl::StatusOr<std::string> drawn = Drawn(*format, traces, *plot);
+  if (!drawn.ok()) {
+    Note(std::string(drawn.status().message()));
+    return kExitOther;
+  }
   absl::StatusOr<OutputFile> file = OutputFile::Create(options.output);
   if (!file.ok()) return Fail(file.status());
-  const absl::StatusOr<std::string> drawn = Drawn(*format, traces, *plot);
-  absl::Status written = drawn.status();
-  if (written.ok()) written = file->Write(*drawn);
+  absl::Status written = file->Write(*drawn);
   if (written.ok()) written = file->Commit();
   if (!written.ok()) {
     Note(std::string(written.message()));

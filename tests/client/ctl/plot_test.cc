@@ -1,5 +1,6 @@
 // stageloadctl plot as a program, with no daemon to be had.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -63,11 +64,14 @@ class Plot : public testing::Test {
     }
     return {names.begin(), names.end()};
   }
-  // With a gnuplot that is this shell script.
-  Result RunWithGnuplot(const std::string& script, const std::string& name) {
+  void PutGnuplot(const std::string& script) const {
     std::filesystem::create_directories(PathOf("bin"));
     std::ofstream(PathOf("bin/gnuplot")) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(PathOf("bin/gnuplot"), std::filesystem::perms::all);
+  }
+  // With a gnuplot that is this shell script.
+  Result RunWithGnuplot(const std::string& script, const std::string& name) {
+    PutGnuplot(script);
     const std::string path = std::getenv("PATH");
     setenv("PATH", (PathOf("bin") + ":" + path).c_str(), 1);
     Result result = Run({trace_, "-o", PathOf(name)});
@@ -120,6 +124,24 @@ TEST_F(Plot, AnSvgIsXmlWhateverTheNamesAre) {
   const Result parsed = RunShell(PathOf("home"), parse + PathOf("a.svg"));
   EXPECT_EQ(parsed.code, 0) << parsed.err;
   EXPECT_THAT(parsed.out, AllOf(HasSubstr("w[i[0]]>3"), HasSubstr("]]]]>> <![CDATA[ ]]>")));
+}
+
+TEST_F(Plot, LeavesNothingWhenItIsEndedWhileGnuplotDraws) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    // Ends when its parent is gone.
+    PutGnuplot(
+        ": > \"$0.draws\"\n"
+        "while kill -0 $PPID 2>/dev/null; do sleep 0.05; done");
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", (PathOf("bin") + ":" + path).c_str(), 1);
+    Program program(PathOf("home"), {"plot", trace_, "-o", PathOf("a.svg")});
+    setenv("PATH", path.c_str(), 1);
+    ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(PathOf("bin/gnuplot.draws")); }));
+    program.Signal(signal);
+    EXPECT_EQ(program.Wait(), -signal);
+    EXPECT_THAT(Files(), ElementsAre("bin", "run.jsonl"));
+    std::filesystem::remove_all(PathOf("bin"));
+  }
 }
 
 TEST_F(Plot, WithoutGnuplotItSaysHowToGetItAndLeavesNothing) {
