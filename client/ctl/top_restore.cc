@@ -12,12 +12,27 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 namespace stageload::ctl {
 namespace {
 
-constexpr std::array kCrashes = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
-                                 SIGABRT, SIGQUIT, SIGTRAP, SIGSYS};
+// Whose default ends a process (signal(7), signal(3) on macOS), but for SIGKILL and for SIGINT,
+// SIGTERM and SIGHUP, with which `top` ends by itself.
+std::vector<int> FatalSignals() {
+  std::vector<int> numbers = {SIGSEGV, SIGBUS,  SIGFPE,    SIGILL,  SIGABRT, SIGQUIT,
+                              SIGTRAP, SIGSYS,  SIGUSR1,   SIGUSR2, SIGALRM, SIGPIPE,
+                              SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF};
+#ifdef SIGEMT
+  numbers.push_back(SIGEMT);
+#endif
+#ifdef __linux__  // elsewhere SIGIO is ignored unless it is asked for, and there are no others
+  numbers.insert(numbers.end(), {SIGIO, SIGPWR, SIGSTKFLT});
+  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) numbers.push_back(number);
+#endif
+  return numbers;
+}
+
 constexpr std::size_t kStackBytes = 64 * 1024;
 
 // A handler can reach nothing else.
@@ -50,7 +65,7 @@ void CopyWords(int from, int to) {
   }
 }
 
-void OnCrash(int number) {
+void OnFatal(int number) {
   if (g_active.exchange(false)) {
     WriteWhole(g_prepared.fd, g_prepared.leave.data(), g_prepared.leave_bytes);
     tcsetattr(g_prepared.fd, TCSANOW, &g_prepared.modes);
@@ -78,13 +93,15 @@ CrashRestore::CrashRestore(int fd, const termios& modes, const std::string& leav
   stack.ss_size = stack_.size();
   (void)sigaltstack(&stack, nullptr);
   struct sigaction ours {};
-  ours.sa_handler = OnCrash;
+  ours.sa_handler = OnFatal;
   ours.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);
   // A background process that sets the modes is stopped by SIGTTOU unless that is blocked.
   sigfillset(&ours.sa_mask);
-  for (const int number : kCrashes) {
+  for (const int number : FatalSignals()) {
     struct sigaction present {};
-    if (sigaction(number, &ours, &present) == 0) before_.emplace_back(number, present);
+    if (sigaction(number, nullptr, &present) != 0) continue;
+    if (present.sa_handler == SIG_IGN) continue;  // it ends nobody
+    if (sigaction(number, &ours, nullptr) == 0) before_.emplace_back(number, present);
   }
 }
 

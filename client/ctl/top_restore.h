@@ -1,5 +1,6 @@
-// Puts the terminal back as it was when this process crashes in the middle of a full screen: what a
-// shell gets afterwards must not be a black screen without a cursor that echoes nothing.
+// Puts the terminal back as it was when a signal ends this process in the middle of a full screen,
+// by a crash or from outside: what a shell gets afterwards must not be a black screen without a
+// cursor that echoes nothing.
 //
 // Threading: made and destroyed by one thread, one at a time. What runs in the handlers uses
 // async-signal-safe calls only, on memory that was filled before.
@@ -19,8 +20,8 @@ namespace stageload::ctl {
 
 class CrashRestore {
  public:
-  // From now on SIGSEGV, SIGABRT and their like write `leave` to `fd`, set `modes` there, and then
-  // end the process as they would have.
+  // From now on each signal that would end the process (SIGSEGV, SIGUSR1, ...) first writes `leave`
+  // to `fd` and sets `modes` there.
   CrashRestore(int fd, const termios& modes, const std::string& leave);
   CrashRestore(const CrashRestore&) = delete;
   CrashRestore& operator=(const CrashRestore&) = delete;

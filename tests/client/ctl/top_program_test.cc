@@ -107,16 +107,24 @@ TEST_P(TopEndedBy, LeavesTheTerminalAsItWas) {
   ExpectLeftAsItWas(terminal);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, TopEndedBy,
-                         testing::Values(SIGTERM, SIGINT, SIGHUP, SIGSEGV, SIGABRT, SIGBUS,
-                                         SIGQUIT),
+std::vector<int> EndingSignals() {
+  std::vector<int> numbers = {SIGTERM, SIGINT,  SIGHUP,  SIGSEGV,   SIGABRT,
+                              SIGBUS,  SIGQUIT, SIGUSR1, SIGUSR2,   SIGALRM,
+                              SIGPIPE, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF};
+#ifdef __linux__
+  numbers.insert(numbers.end(), {SIGIO, SIGPWR, SIGSTKFLT, SIGRTMIN, SIGRTMAX});
+#endif
+  return numbers;
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, TopEndedBy, testing::ValuesIn(EndingSignals()),
                          [](const auto& parameter) {
                            return absl::StrCat("Signal", parameter.param);
                          });
 
 TEST_F(TopProgram, LeavesNothingOnATerminalWithoutASecondScreen) {
   constexpr char kClear[] = "\033[H\033[J";
-  for (const char* term : {"vt100", "linux"}) {
+  for (const char* term : {"vt100", "linux", "ansi"}) {
     for (const int signal : {0, SIGTERM, SIGHUP, SIGSEGV}) {
       SCOPED_TRACE(absl::StrCat(term, ", ended by ", signal));
       PseudoTerminal terminal(80, 24);
