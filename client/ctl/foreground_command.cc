@@ -165,6 +165,7 @@ void ForegroundCommand::OnInterrupt() {
   if (interrupted_ != 0 || wait_status_ || !IgnoresInterrupt(child_.pid())) return;
   interrupts_.reset();
   interrupted_ = SIGINT;
+  ignored_ctrl_c_ = true;
   next_signal_ = SIGTERM;
   Escalate();
 }

@@ -70,6 +70,8 @@ class ForegroundCommand {
   absl::Time ended_at() const { return ended_at_; }
   // The first signal that asked us to end; 0 is none.
   int interrupted() const { return interrupted_; }
+  // Whether that was a Ctrl-C which the command ignored.
+  bool ignored_ctrl_c() const { return ignored_ctrl_c_; }
 
   // Stops this process and its group as Ctrl-Z would have, had the command not been in a group of
   // its own; so the shell takes the terminal. Returns when somebody continues us, or at once where
@@ -94,6 +96,7 @@ class ForegroundCommand {
   std::optional<int> wait_status_;
   absl::Time ended_at_;
   int interrupted_ = 0;
+  bool ignored_ctrl_c_ = false;
   int next_signal_ = 0;  // for the command's group, at `escalate_at_`
   absl::Time escalate_at_ = absl::InfiniteFuture();
   absl::Time killed_ = absl::InfiniteFuture();

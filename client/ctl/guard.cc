@@ -106,10 +106,10 @@ void AddGuard(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE");
   TakesCommand(
       *command, invocation,
-      "The command keeps this terminal, folder and stdin. SIGTERM, SIGHUP and a SIGINT of kill end\n"
-      "the command first, then exit 128+n. Ctrl-C is the command's own, which is ended only where\n"
-      "it ignores it. Time stopped by Ctrl-Z counts as running. If this process is killed, the\n"
-      "daemon goes on watching the command.");
+      "The command keeps this terminal, folder and stdin. SIGTERM, SIGHUP and a SIGINT of kill\n"
+      "end the command first; the exit code is the command's then, too. Ctrl-C is the command's\n"
+      "own, which is ended only where it ignores it. Time stopped by Ctrl-Z counts as running. If\n"
+      "this process is killed, the daemon goes on watching the command.");
   AddExample(*command, invocation,
              {"stageload guard --memory 18G --swap-budget 8G -- python3 generate.py"});
   command->callback([=, &invocation] {

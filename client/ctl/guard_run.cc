@@ -339,7 +339,7 @@ void GuardRun::AwaitVerdict() {
 }
 
 int GuardRun::ExitCode() const {
-  if (interrupted_ != 0) return ExitOfSignal(interrupted_);
+  if (command_.ignored_ctrl_c()) return ExitOfSignal(SIGINT);
   switch (job_.reason()) {
     case v1::REASON_SWAP_BUDGET:
     case v1::REASON_SWAP_LIMIT:

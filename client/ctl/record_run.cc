@@ -208,7 +208,7 @@ int RecordRun::ExitCode() {
   recording_->End();
   if (!options_.quiet && !recording_->reader_gone()) Note(recording_->Line());
   if (!command_) return recording_->incomplete() ? kExitOther : kExitOk;
-  if (command_->interrupted() != 0) return ExitOfSignal(command_->interrupted());
+  if (command_->ignored_ctrl_c()) return ExitOfSignal(SIGINT);
   return ExitCodeOfWait(*command_->wait_status());
 }
 

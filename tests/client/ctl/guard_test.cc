@@ -204,14 +204,14 @@ TEST_F(GuardTest, StoppedBeforeItCouldBeginIsToldTheSame) {
   EXPECT_EQ(result.err, "stageload: stopped: LOW_MEMORY: level 4 %\n");
 }
 
-TEST_F(GuardTest, PassesSigintToTheCommandFirstAndExits130) {
+TEST_F(GuardTest, PassesSigintToTheCommandAndExitsAsItDoes) {
   AdmitThenEndAs(v1::JOB_STATE_FAILED);
   Program guard(daemon_.home(), {"guard", "sh", "-c",
-                                 "trap 'echo got it; exit 0' INT; echo ready; "
+                                 "trap 'echo got it; exit 5' INT; echo ready; "
                                  "while :; do sleep 0.01; done"});
   ASSERT_TRUE(guard.AwaitOut("ready")) << guard.Err();
   guard.Signal(SIGINT);
-  EXPECT_EQ(guard.Wait(), 130);
+  EXPECT_EQ(guard.Wait(), 5);
   EXPECT_THAT(guard.Out(), HasSubstr("got it"));
 }
 
@@ -223,7 +223,7 @@ TEST_F(GuardTest, KillsACommandThatIgnoresItWithItsWholeGroup) {
   ASSERT_TRUE(guard.AwaitOut("ready")) << guard.Err();
   const pid_t child = std::stoi(guard.Out());
   guard.Signal(SIGTERM);
-  EXPECT_EQ(guard.Wait(), 143);
+  EXPECT_EQ(guard.Wait(), 128 + SIGKILL);
   // Dead; or a zombie, where nobody reaps orphans.
   EXPECT_TRUE(Eventually([&] {
     if (kill(child, 0) != 0) return true;

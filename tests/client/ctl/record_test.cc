@@ -268,14 +268,14 @@ TEST_F(Record, ACommandThatIsMissingIsNotRecorded) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-TEST_F(Record, TermEndsTheCommandFirst) {
+TEST_F(Record, TermEndsTheCommandFirstAndTheExitCodeIsTheCommands) {
   AnswerWith({At(0, 1)});
   Program program(daemon_.home(), {"record", "-o", path_, "--", "sh", "-c",
                                    "trap 'echo bye; exit 0' TERM; echo up; "
                                    "while :; do sleep 0.01; done"});
   ASSERT_TRUE(program.AwaitOut("up"));
   program.Signal(SIGTERM);
-  EXPECT_EQ(program.Wait(), 128 + SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
   EXPECT_EQ(program.Out(), "up\nbye\n");
   EXPECT_TRUE(Read().ended);
 }
