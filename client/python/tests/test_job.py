@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
@@ -326,10 +328,67 @@ def test_asked_to_end_the_main_thread_gets_stop_requested(daemon: Daemon) -> Non
             time.sleep(30)
         assert time.monotonic() - begin < 10
         assert raised.value.reason == "CANCELLED"
-        assert job.stop_requested is raised.value
+        assert job.stop_requested is not None
+        assert job.stop_requested.args == raised.value.args
         with pytest.raises(StopRequested):
             job.stage("more", memory="1M").acquire()
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_a_stop_keeps_nothing_of_the_code_that_it_ended(daemon: Daemon) -> None:
+    class Model:
+        pass
+
+    models: list[weakref.ref[Model]] = []
+
+    def run(job: Job, until: Callable[[Job], None]) -> None:
+        model = Model()
+        models.append(weakref.ref(model))
+        until(job)
+
+    def wait(job: Job) -> None:
+        daemon.ctl("cancel", str(job.client_id))
+        time.sleep(30)
+
+    def stage(job: Job) -> None:
+        job.stage("more", "1M").acquire()
+
+    def length(error: BaseException) -> int:
+        return len(traceback.extract_tb(error.__traceback__))
+
+    gc.disable()
+    try:
+        with Job("render") as job:
+            lengths = []
+            for until in (wait, stage, stage):
+                try:
+                    run(job, until)
+                except StopRequested as stop:
+                    lengths.append(length(stop))
+                assert models[-1]() is None
+            assert lengths[1] == lengths[2]
+    finally:
+        gc.enable()
+
+
+def test_a_refused_stage_keeps_nothing_of_its_caller(daemon: Daemon) -> None:
+    class Model:
+        pass
+
+    def run(job: Job) -> None:
+        model = Model()
+        models.append(weakref.ref(model))
+        job.stage("all", memory="1000T").acquire()
+
+    models: list[weakref.ref[Model]] = []
+    gc.disable()
+    try:
+        with Job("render") as job:
+            with contextlib.suppress(NeverFits):
+                run(job)
+            assert models[-1]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("memory", [None, "1M"])

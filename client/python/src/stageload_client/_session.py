@@ -446,7 +446,8 @@ class Session:
                 text = f"no room within {awake() - ask.begin:.1f}s: the daemon does not answer"
             return NoRoom(text, stage=held.stage, memory=held.memory, blockers=ask.blockers)
         if error.reason == "JOB_ENDED":
-            return self.stop or StopRequested("ENDED", str(error))
+            stop = self.stop or StopRequested("ENDED", str(error))
+            return stop._copy()
         return to_public(error)
 
     def _keep(self, ask: Ask, lease_id: int, forced: bool) -> Grant:
@@ -467,7 +468,7 @@ class Session:
             if self.closed:
                 raise _closed()
             if self.stop is not None:
-                raise self.stop
+                raise self.stop._copy()
             if self.link is not None and self.link.daemon > known:
                 return self.link
             if self.phase is Phase.ABSENT:

@@ -98,7 +98,7 @@ class MainThreadStop:
         if stop is None:
             return False
         if not _between_cells(frame):
-            raise stop
+            raise stop._copy()
         self._idle(stop)
         return True
 

@@ -113,6 +113,11 @@ class StopRequested(_Pickled):
         self.text = text  #: one line with the figures
         self.grace = grace  #: seconds until SIGTERM, where `enforce` allowed that
 
+    def _copy(self) -> StopRequested:
+        """What is raised or handed out in its place: the traceback of one that is kept would keep
+        what the frames held that it came through."""
+        return StopRequested(self.reason, self.text, self.grace)
+
 
 class ReleasedModuleError(_Pickled, RuntimeError):
     """A module was used after release() had freed its memory."""

@@ -189,6 +189,7 @@ class Lease:
                 self._tell_waiting(answer)
             self._take(answer)
         except BaseException:
+            answer = None  # as in _take()
             thread.post(self._job._session.give_up, ask)
             raise
         return self
@@ -216,6 +217,7 @@ class Lease:
                 self._tell_waiting(answer)
             self._take(answer)
         except BaseException:
+            answer = None  # as in _take()
             thread.post(self._job._session.give_up, ask)
             raise
         return self
@@ -253,7 +255,7 @@ class Lease:
         thread = self._job._thread()
         stop = self._job._session.stop
         if stop is not None:
-            raise stop
+            raise stop._copy()
         return thread
 
     def _tell_waiting(self, waiting: Waiting) -> None:
@@ -266,7 +268,10 @@ class Lease:
 
     def _take(self, answer: Any) -> None:
         if isinstance(answer, BaseException):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # it and this frame would keep each other
         assert isinstance(answer, Grant)
         if not answer.managed:
             self._job._warn_unmanaged("no daemon answers")
@@ -427,7 +432,7 @@ class Job:
             uncancel = getattr(self._task, "uncancel", None)
             if uncancel is not None:
                 uncancel()
-            raise self._session.stop from None
+            raise self._session.stop._copy() from None
 
     def _begin(self) -> LibraryThread:
         if self._started:
@@ -591,7 +596,8 @@ class Job:
     @property
     def stop_requested(self) -> StopRequested | None:
         """Once the daemon asked the job to end."""
-        return self._session.stop
+        stop = self._session.stop
+        return None if stop is None else stop._copy()
 
     @property
     def current_stage(self) -> str | None:
@@ -633,7 +639,7 @@ class Job:
 
     def _stop(self, stop: StopRequested) -> None:
         if self._on_stop is not None:
-            self._call(self._on_stop, stop)
+            self._call(self._on_stop, stop._copy())
         elif self._task is not None and self._task_loop is not None:
             try:
                 self._task_loop.call_soon_threadsafe(self._cancel_task)
