@@ -120,6 +120,47 @@ def test_asked_to_it_prints_the_blockers_while_it_waits(
         assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("stderr", ["full", "closed", "None", "broken pipe"])
+def test_what_cannot_be_printed_ends_no_stage(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch, stderr: str
+) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    file: Any = None
+    if stderr == "full":
+        if not Path("/dev/full").exists():
+            pytest.skip("no /dev/full")
+        file = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", buffering=1)
+    elif stderr == "closed":
+        file = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        file.close()
+    elif stderr == "broken pipe":
+        read, write = os.pipe()
+        os.close(read)
+        file = os.fdopen(write, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", file)
+    try:
+        with Job("second", on_wait=True) as job, pytest.raises(NoRoom):
+            job.stage("decode", memory="100M", timeout=0.3).acquire()
+    finally:
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def test_a_warning_that_cannot_be_printed_ends_no_start(no_daemon: Daemon) -> None:
+    program = no_daemon.run("""
+import sys
+from stageload_client import Job
+sys.stderr.close()
+with Job("render"):
+    print("runs on")
+""")
+    assert program.line() == "runs on"
+
+
 def test_no_room_carries_the_figures_and_leaves_no_request(no_daemon: Daemon) -> None:
     no_daemon.config(POOL)
     no_daemon.start()

@@ -29,11 +29,16 @@ Result = TypeVar("Result")
 _ENDS_WITHIN = 2.0
 
 
+def say(text: str) -> None:
+    """On stderr. Where that is full, closed or None, no more than the text is lost."""
+    with contextlib.suppress(Exception):
+        if sys.stderr is not None:  # print() would take None for stdout
+            print(text, file=sys.stderr, flush=True)
+
+
 def print_exception(what: str) -> None:
     """The one that is being handled, and that must not end a thread of the library."""
-    with contextlib.suppress(Exception):  # whatever stderr is
-        print(f"stageload_client: {what}:", file=sys.stderr)
-        traceback.print_exc()
+    say(f"stageload_client: {what}:\n{traceback.format_exc()}")
 
 
 class LibraryThread:

@@ -25,6 +25,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import sys
@@ -37,7 +38,7 @@ from ._checks import check_filled, check_gauges, check_policy, check_word, inval
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._line import this_line
-from ._loop import CallbackThread, LibraryThread, library
+from ._loop import CallbackThread, LibraryThread, library, say
 from ._session import Ask, Grant, Phase, Session
 from ._stop import MainThreadStop
 from ._wire import admission_service_pb2 as admission
@@ -139,11 +140,7 @@ def _program() -> str:
 
 
 def _print_waiting(stage: str, memory: int, waiting: Waiting) -> None:
-    print(
-        f'stageload: "{stage}" ({format_size(memory)}) waits: {waiting}',
-        file=sys.stderr,
-        flush=True,
-    )
+    say(f'stageload: "{stage}" ({format_size(memory)}) waits: {waiting}')
 
 
 class Lease:
@@ -461,7 +458,8 @@ class Job:
         text, depth, frame = f"{why}; {self.name} runs on unmanaged", 1, sys._getframe()
         while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
             depth, frame = depth + 1, frame.f_back
-        warnings.warn(text, NoDaemonWarning, stacklevel=depth)
+        with contextlib.suppress(OSError, ValueError):  # stderr is full or closed
+            warnings.warn(text, NoDaemonWarning, stacklevel=depth)
 
     def _give_up(self, thread: LibraryThread) -> None:
         """A start that failed or was interrupted leaves nothing behind; that is not waited for."""
@@ -649,14 +647,8 @@ class Job:
             self._main_stop.fire(stop)
 
     def _stop_while_idle(self, stop: StopRequested) -> None:
-        def tell() -> None:
-            print(
-                f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that',
-                file=sys.stderr,
-                flush=True,
-            )
-
-        self._callbacks.call(tell)
+        text = f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that'
+        self._callbacks.call(lambda: say(text))
 
     def _cancel_task(self) -> None:
         if not self.closed and self._task is not None:
