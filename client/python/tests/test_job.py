@@ -555,6 +555,59 @@ def test_after_the_last_job_the_signals_handler_is_the_one_of_before(
         signal.signal(signal.SIGURG, before)
 
 
+def test_a_job_that_another_thread_closes_leaves_no_handler(daemon: Daemon) -> None:
+    def own(number: int, frame: Any) -> None:
+        heard.append(number)
+
+    heard: list[int] = []
+    before = signal.signal(signal.SIGURG, own)
+    try:
+        job = Job("render").start()
+        thread = threading.Thread(target=job.close)
+        thread.start()
+        thread.join()
+        eventually(lambda: signal.getsignal(signal.SIGURG) is own)
+        assert not heard
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
+def test_a_handler_that_the_program_set_meanwhile_keeps_no_job_from_being_stopped(
+    daemon: Daemon,
+) -> None:
+    first = Job("first").start()
+    closing = threading.Thread(target=first.close)
+    closing.start()
+    closing.join()
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
+    with Job("second") as job:
+        threading.Timer(0.2, lambda: daemon.ctl("cancel", str(job.client_id))).start()
+        begin = time.monotonic()
+        with pytest.raises(StopRequested):
+            time.sleep(30)
+        assert time.monotonic() - begin < 20
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_a_job_that_a_thread_has_closed_stops_nothing_any_more(daemon: Daemon) -> None:
+    """Not even what the main thread did not get to yet."""
+    told: list[StopRequested | None] = []
+
+    def work() -> None:
+        time.sleep(0.3)  # until the main thread is in a call that blocks
+        with Job("render") as job:
+            daemon.ctl("cancel", str(job.client_id))
+            eventually(lambda: job.stop_requested)
+            time.sleep(0.3)
+            told.append(job.stop_requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    assert [stop.reason for stop in told if stop] == ["CANCELLED"]
+
+
 def test_on_stop_is_called_instead(daemon: Daemon) -> None:
     stops: list[StopRequested] = []
     with Job("render", on_stop=stops.append) as job:

@@ -21,9 +21,14 @@ from .errors import StopRequested
 
 _SIGNAL = signal.SIGURG
 
-# Those that have the handler now, and what was there before the first of them.
+# Those that the handler is for, and what was there before it.
 _installed: list[MainThreadStop] = []
 _before: Any = None
+# Sends _SIGNAL to have the handler taken away, where that was not done in the main thread.
+_unneeded = False
+# Of exceptions that are raised without a signal: whose the last one was.
+_async_lock = threading.Lock()
+_async_of: MainThreadStop | None = None
 
 
 def _in_main_thread() -> bool:
@@ -50,26 +55,40 @@ class MainThreadStop:
     def __init__(self, idle: Callable[[StopRequested], None]) -> None:
         self._idle = idle
         self._pending: StopRequested | None = None
+        self._removed = False
 
     def install(self) -> None:
         """Elsewhere than in the main thread no handler can be installed: see fire()."""
         global _before
         if not _in_main_thread():
             return
-        if not _installed:
+        if signal.getsignal(_SIGNAL) is not _handle:  # the program may have set its own meanwhile
             _before = signal.signal(_SIGNAL, _handle)
         _installed.append(self)
 
     def remove(self) -> None:
+        global _async_of, _unneeded
         self._pending = None
-        if self not in _installed or not _in_main_thread():
+        with _async_lock:
+            self._removed = True
+            if _async_of is self:
+                _async_of = None
+                _raise_in_main(None)  # takes it back where it was not raised yet
+        if self not in _installed:
             return
         _installed.remove(self)
-        if not _installed and signal.getsignal(_SIGNAL) is _handle:
-            signal.signal(_SIGNAL, _before if _before is not None else signal.SIG_DFL)
+        if _installed:
+            return
+        main = threading.main_thread().ident
+        if _in_main_thread():
+            _restore()
+        elif main is not None and signal.getsignal(_SIGNAL) is _handle:
+            _unneeded = True
+            signal.pthread_kill(main, _SIGNAL)
 
     def fire(self, stop: StopRequested) -> None:
         """From any thread."""
+        global _async_of
         main = threading.main_thread().ident
         if main is None:
             return
@@ -90,7 +109,10 @@ class MainThreadStop:
                 return stop.__reduce__()
 
         Stop.__name__ = Stop.__qualname__ = "StopRequested"
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(Stop))
+        with _async_lock:
+            if not self._removed:
+                _async_of = self
+                _raise_in_main(Stop)
 
     def take(self, frame: FrameType | None) -> bool:
         """In the main thread. Whether the signal was for this one; raises where it is to."""
@@ -103,8 +125,25 @@ class MainThreadStop:
         return True
 
 
+def _raise_in_main(kind: type[BaseException] | None) -> None:
+    """At its next step; None takes back what was not raised yet."""
+    main = threading.main_thread().ident
+    if main is not None:
+        exception = ctypes.py_object() if kind is None else ctypes.py_object(kind)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), exception)
+
+
+def _restore() -> None:
+    if signal.getsignal(_SIGNAL) is _handle:
+        signal.signal(_SIGNAL, _before if _before is not None else signal.SIG_DFL)
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
+    global _unneeded
+    ours, _unneeded = _unneeded, False
+    if not _installed:
+        _restore()
     # One that raises is followed by the others at their own signals.
     taken = [one.take(frame) for one in list(_installed)]
-    if not any(taken) and callable(_before):
+    if not any(taken) and not ours and callable(_before):
         _before(number, frame)
