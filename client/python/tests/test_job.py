@@ -608,6 +608,43 @@ def test_a_job_that_a_thread_has_closed_stops_nothing_any_more(daemon: Daemon) -
     assert [stop.reason for stop in told if stop] == ["CANCELLED"]
 
 
+def test_a_stop_is_told_though_the_task_that_started_the_job_has_ended(daemon: Daemon) -> None:
+    async def run() -> None:
+        job = await asyncio.ensure_future(Job("render").start_async())
+        try:
+            threading.Timer(0.2, lambda: daemon.ctl("cancel", str(job.client_id))).start()
+            await asyncio.sleep(30)
+        finally:
+            job.close()
+
+    begin = time.monotonic()
+    with pytest.raises(StopRequested):
+        asyncio.run(run())
+    assert time.monotonic() - begin < 20
+
+
+def test_a_job_of_an_awaited_cell_that_is_to_end_is_told_between_cells(daemon: Daemon) -> None:
+    program = daemon.run(f"""{KERNEL}
+import asyncio
+async def kernel():
+    async def awaited_cell():
+        return await Job("notebook").start_async()
+    job = await asyncio.ensure_future(awaited_cell())
+    print(job.client_id)
+    while not job.stop_requested:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    print("lives")
+    job.close()
+asyncio.run(kernel())
+""")
+    daemon.ctl("cancel", program.line())
+    assert program.line() == "lives"
+    code, _, err = program.end()
+    assert code == 0, err
+    assert 'stageload: job "notebook" is to end: ' in err
+
+
 def test_on_stop_is_called_instead(daemon: Daemon) -> None:
     stops: list[StopRequested] = []
     with Job("render", on_stop=stops.append) as job:

@@ -639,8 +639,11 @@ class Job:
         if self._on_stop is not None:
             self._call(self._on_stop, stop._copy())
         elif self._task is not None and self._task_loop is not None:
+            if self._task.done():
+                self._stop_without_task(stop)
+                return
             try:
-                self._task_loop.call_soon_threadsafe(self._cancel_task)
+                self._task_loop.call_soon_threadsafe(self._cancel_task, stop)
             except RuntimeError:  # the loop it was started in is over
                 self._main_stop.fire(stop)
         else:
@@ -650,10 +653,21 @@ class Job:
         text = f'stageload: job "{self.name}" is to end: {stop}; its next stage raises that'
         self._callbacks.call(lambda: say(text))
 
-    def _cancel_task(self) -> None:
-        if not self.closed and self._task is not None:
-            self._task_stopped = True
-            self._task.cancel()
+    def _cancel_task(self, stop: StopRequested) -> None:
+        if self.closed or self._task is None:
+            return
+        if self._task.done():
+            # Not from here: what is raised in a callback of asyncio is logged, and that is all.
+            library().post(self._stop_without_task, stop)
+            return
+        self._task_stopped = True
+        self._task.cancel()
+
+    def _stop_without_task(self, stop: StopRequested) -> None:
+        self._main_stop.fire(stop)
+        if self._task_loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._task_loop.call_soon_threadsafe(lambda: None)  # out of its call that blocks
 
     # ---- Gauges ----
 
