@@ -204,12 +204,9 @@ def test_a_timeout_may_be_for_ever() -> None:
     assert parse_timeout(float("inf")) is None
     assert parse_timeout("90s") == 90
     assert parse_timeout(-0.1) == parse_timeout(float("-inf")) == 0
-    longest = parse_timeout("106652d")  # a day less than 292 years
-    assert longest is not None
-    assert round(longest * 1e9) < 2**63
-    for endless in (2**63 / 1e9, 1e18, "106653d1h"):
-        with pytest.raises(ValueError, match="below 292 years"):
-            parse_timeout(endless)
+    assert parse_timeout("36500d") == 36500 * 86400
+    for endless in ("36526d", "100000d", 2**63 / 1e9, 1e18, "106653d1h"):
+        assert parse_timeout(endless) is None
     with pytest.raises(ValueError, match="duration"):
         parse_timeout(float("nan"))
 

@@ -14,7 +14,6 @@ import contextvars
 import copy
 import functools
 import inspect
-import math
 import operator
 import threading
 import types
@@ -22,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .job import Job, Lease
-from .units import Duration, Size, parse_duration, parse_size
+from .units import Duration, Size, parse_size, parse_timeout
 
 # Parts of diffusers' pipelines, by the stage that a call of them is.
 _DIFFUSERS = {
@@ -41,8 +40,7 @@ class Watched:
         if 0 in self._memory.values():
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
         self._timeout = timeout
-        if timeout is not None and timeout != math.inf:
-            parse_duration(timeout)  # so that a wrong one is refused now
+        parse_timeout(timeout)  # so that a wrong one is refused now
         self._lock = threading.RLock()
         self._lease: Lease | None = None
         self._depth = 0

@@ -16,6 +16,7 @@ Duration = Union[int, float, str]
 
 _LARGEST = (1 << 63) - 1  # bytes and nanoseconds travel as int64
 _LONGEST = 292 * 365.25 * 86400  # with room left for rounding
+_FOR_EVER = 100 * 365.25 * 86400  # as long as anybody waits
 _NUMBER = r"(\d*)(?:\.(\d+))?"
 _SIZE = re.compile(_NUMBER + r"\s*(b|([kmgtp])(?:i?b)?)?", re.IGNORECASE | re.ASCII)
 _PART = re.compile(_NUMBER + r"\s*(ms|[smhd])\s*", re.IGNORECASE | re.ASCII)
@@ -51,12 +52,17 @@ def parse_duration(duration: Duration) -> float:
 
 
 def parse_timeout(timeout: Duration | None) -> float | None:
-    """None is for ever, and so is infinity. A number below 0, as of a deadline that has passed, is
-    0."""
-    if timeout is None or timeout == math.inf:
+    """None is for ever, and so is a century or more. A number below 0, as of a deadline that has
+    passed, is 0."""
+    if timeout is None:
         return None
-    if isinstance(timeout, numbers.Real) and not isinstance(timeout, bool) and timeout < 0:
-        return 0.0
+    if isinstance(timeout, numbers.Real) and not isinstance(timeout, bool):
+        if timeout < 0:
+            return 0.0
+        if timeout >= _FOR_EVER:
+            return None
+    elif isinstance(timeout, str) and _seconds(timeout) >= _FOR_EVER:
+        return None
     return parse_duration(timeout)
 
 
