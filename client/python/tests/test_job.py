@@ -236,6 +236,18 @@ def test_a_lease_that_another_line_of_work_got_is_no_reason_to_force_the_next(
             assert forced.forced
 
 
+@pytest.mark.parametrize("timeout", ["36500d", "100000d", 9223372036.85])
+def test_a_very_long_timeout_waits(no_daemon: Daemon, timeout: float | str) -> None:
+    no_daemon.config(POOL)
+    no_daemon.start()
+    holder = no_daemon.run(HOLDER, "holder", "100M")
+    assert holder.line() == "holds"
+    with Job("second") as job:
+        waits = lambda _: holder.kill()  # noqa: E731
+        with job.stage("decode", memory="100M", timeout=timeout, on_wait=waits) as lease:
+            assert lease.managed
+
+
 def test_what_can_never_fit_is_refused_with_the_arithmetic(daemon: Daemon) -> None:
     with Job("render") as job, pytest.raises(NeverFits, match="never fits: the machine has"):
         job.stage("all", memory="1000T").acquire()
@@ -887,15 +899,36 @@ def test_a_lease_for_a_loop_that_is_over_goes_back(no_daemon: Daemon) -> None:
     gc.collect()  # which asyncio complains of
 
 
+@pytest.mark.parametrize("name", ["50% of ä?#", "a,b, c"])
 def test_a_home_with_odd_letters_is_found(
-    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    odd = no_daemon.home / "50% of ä?#"
+    odd = no_daemon.home / name
     odd.mkdir(mode=0o700)
     monkeypatch.setenv("STAGELOAD_HOME", str(odd))
     no_daemon.start()
     with Job("render", require=True) as job:
         assert job.report(x=1)
+
+
+def test_the_link_to_a_home_with_a_comma_goes_away_with_the_program(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, temporary = no_daemon.home / "a,b", no_daemon.home / "t"
+    odd.mkdir(mode=0o700)
+    temporary.mkdir()
+    monkeypatch.setenv("STAGELOAD_HOME", str(odd))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    no_daemon.start()
+    program = no_daemon.run("""
+from stageload_client import Job
+for name in "ab":
+    with Job(name, require=True) as job:
+        print(job.managed)
+""")
+    code, out, err = program.end()
+    assert (code, out) == (0, "True\nTrue\n"), err
+    assert list(temporary.iterdir()) == []
 
 
 def test_with_require_no_daemon_is_an_error(home: Path) -> None:

@@ -6,10 +6,13 @@ Runs on the library's thread.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import errno
 import os
+import shutil
 import socket as sockets
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +38,8 @@ LATE = 2.0
 PATIENCE = 10.0
 _PAUSE = 0.1
 _IDLE_PAUSE = 1.0
+# A deadline is a time of day in nanoseconds, which a timeout of centuries would not fit into.
+_LONGEST_CALL = 10 * 365 * 86400.0
 _STARTS = 3  # one that cannot start is not started ten times a second
 
 
@@ -130,7 +135,8 @@ class Stream:
         import grpc
 
         try:
-            self._call = method(request, timeout=timeout)
+            longest = None if timeout is None else min(timeout, _LONGEST_CALL)
+            self._call = method(request, timeout=longest)
         except grpc.aio.UsageError:
             raise _closed() from None
 
@@ -240,6 +246,29 @@ async def _close_kept() -> None:
         await _kept.pop().close()
 
 
+# By the path of a socket: a link to it, for as long as the process lives.
+_links: dict[str, str] = {}
+
+
+def _without_comma(path: str) -> str:
+    """gRPC takes a comma, also an escaped one, for the end of one address of several."""
+    if "," not in path:
+        return path
+    if path not in _links:
+        folder = tempfile.gettempdir()
+        folder = tempfile.mkdtemp(prefix="sl.", dir="/tmp" if "," in folder else folder)
+        atexit.register(_remove_link, os.getpid(), folder)
+        link = os.path.join(folder, "s")
+        os.symlink(path, link)
+        _links[path] = link
+    return _links[path]
+
+
+def _remove_link(pid: int, folder: str) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _open(path: str) -> Any:
     with _without_fork_support():
         import grpc
@@ -254,7 +283,8 @@ def _open(path: str) -> Any:
             ("grpc.enable_http_proxy", 0),
             ("grpc.max_receive_message_length", -1),
         ]
-        return grpc.aio.insecure_channel("unix:" + quote(path), options=options)
+        address = "unix:" + quote(_without_comma(path))
+        return grpc.aio.insecure_channel(address, options=options)
 
 
 async def connect(options: ConnectOptions) -> Connection:
@@ -270,7 +300,10 @@ async def connect(options: ConnectOptions) -> Connection:
                 await in_thread(_autostart.start, options.paths, listens)
         except OSError as error:
             raise CallFailed("UNKNOWN", str(error)) from error
-        channel = _open(path)
+        try:
+            channel = _open(path)
+        except OSError as error:
+            raise CallFailed("UNKNOWN", f"link to {path}, which has a comma: {error}") from error
         calls = Calls(channel)
         try:
             version = await unary(calls.get_version, admin.GetVersionRequest(), ANSWERS_WITHIN)
