@@ -24,6 +24,7 @@ Threads: one at a time loads or frees; a model must not be in use when a stage b
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -53,6 +54,7 @@ from .release import (
 )
 from .units import Duration, Size, parse_size
 
+_LOCKED_WITHIN = 1.0
 _LONGEST_HEADER = 100_000_000  # as the safetensors library itself has it
 
 
@@ -133,16 +135,43 @@ class _Sizes:
     def put(self, model: str, size: int) -> None:
         if self.get(model) == size:
             return
-        sizes = self._read()
-        if not isinstance(sizes.get(self._program), dict):
-            sizes[self._program] = {}
-        sizes[self._program][model] = size
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".sizes")
+            with self._alone():
+                sizes = self._read()
+                if not isinstance(sizes.get(self._program), dict):
+                    sizes[self._program] = {}
+                sizes[self._program][model] = size
+                self._write(sizes)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other program writes meanwhile; but for one that holds the lock for longer, as when it
+        was suspended: it is not waited for."""
+        with self._path.with_suffix(".lock").open("a") as lock:
+            until = time.monotonic() + _LOCKED_WITHIN
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        break
+                    time.sleep(0.01)
+                except OSError:  # a file system without locks
+                    break
+            yield
+
+    def _write(self, sizes: dict[str, Any]) -> None:
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".sizes")
+        try:
             with os.fdopen(descriptor, "w") as file:
                 json.dump(sizes, file, indent=1)
             os.replace(name, self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
 
 
 @dataclass
