@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -419,3 +421,16 @@ def test_fields_that_no_reader_takes_cost_no_file(
     with pytest.raises((ValueError, TypeError), match=wrong):
         MemoryMeter(path, fields=fields).start()
     assert path.read_text() == "of yesterday\n"
+
+
+def test_a_file_that_could_stand_still_is_refused(daemon: Daemon, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with Job("render") as job:
+        begin = time.monotonic()
+        with pytest.raises(ValueError, match="is a pipe; a trace is written to a regular file"):
+            MemoryMeter(pipe).start()
+        assert time.monotonic() - begin < 10
+        assert job.report(x=1)
+    with MemoryMeter(os.devnull) as meter:
+        meter.mark("goes nowhere")

@@ -19,6 +19,7 @@ import contextlib
 import datetime
 import math
 import os
+import stat
 import threading
 from typing import Any, Union
 
@@ -58,6 +59,8 @@ _REFUSED_PAUSE = 5.0
 _FIRST_SAMPLE_WITHIN = 5.0
 _CATCHES_UP_WITHIN = 1.0
 _LONGEST_TEXT = 256
+# What is no regular file and takes a trace all the same.
+_NEVER_BLOCK = ("/dev/null", "/dev/full")
 
 
 class MemoryMeter:
@@ -156,6 +159,7 @@ class MemoryMeter:
             raise StageloadError(
                 "a MemoryMeter is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
             )
+        _check_file(self.path)
         self._started = True
 
     def _began(self) -> None:
@@ -392,6 +396,18 @@ def active_meters() -> list[MemoryMeter]:
 async def _wait(event: asyncio.Event, timeout: float) -> None:
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(event.wait(), timeout)
+
+
+def _check_file(path: str) -> None:
+    """One that can stand still, as a pipe that nobody reads, would hold up every Job as well."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # it is made, or refused with the system's words
+        return
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or os.path.realpath(path) in _NEVER_BLOCK:
+        return
+    kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+    raise ValueError(f"{path} is {kind}; a trace is written to a regular file or to /dev/null")
 
 
 def _check_fields(fields: dict[str, TraceField]) -> None:
