@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -41,3 +42,34 @@ def test_without_a_daemon_it_says_so(home: Path) -> None:
     result = run("--gib", "0.1")
     assert result.returncode == 69
     assert "no daemon answers at" in result.stderr
+
+
+@pytest.mark.parametrize("gib", ["nan", "inf", "-inf", "0", "-1"])
+def test_a_size_that_cannot_be_is_refused(gib: str) -> None:
+    result = run(f"--gib={gib}")
+    assert result.returncode == 2
+    assert "--gib: a number above 0" in result.stderr
+
+
+@pytest.mark.parametrize("output", ["/dev/full", "head"])
+def test_output_that_nobody_takes_is_no_traceback(daemon: Daemon, output: str) -> None:
+    if output == "head":
+        read, write = os.pipe()
+        os.close(read)
+    elif Path(output).exists():
+        write = os.open(output, os.O_WRONLY)
+    else:
+        pytest.skip(f"no {output}")
+    with os.fdopen(write, "wb") as file:
+        result = subprocess.run(
+            [sys.executable, "-m", "stageload_client.demo_hidden_memory", "--gib=0.01"],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    if output == "head":
+        assert (result.returncode, result.stderr) == (0, "")
+    else:
+        assert result.returncode == 74
+        assert result.stderr == "demo_hidden_memory: write the output: No space left on device\n"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
+import os
 import sys
 import time
 from typing import Any, Callable
@@ -121,9 +123,10 @@ def main(arguments: list[str] | None = None) -> int:
         description="Shows memory of MPS that no footprint shows.",
     )
     parser.add_argument("--gib", type=float, default=4.0, help="size of the tensor, in GiB (4)")
-    nbytes = int(parser.parse_args(arguments).gib * _GIB)
-    if nbytes <= 0:
-        parser.error("--gib: above 0")
+    gib = parser.parse_args(arguments).gib
+    if not (math.isfinite(gib) and gib * _GIB >= 1):
+        parser.error(f"--gib: a number above 0, not {gib}")
+    nbytes = int(gib * _GIB)
     torch = _torch()
     backend = getattr(getattr(torch, "backends", None), "mps", None)
     has_mps = bool(backend is not None and backend.is_available() and hasattr(torch, "mps"))
@@ -144,5 +147,20 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def run() -> int:
+    """What is printed may go into a full disk, or to a reader that has had enough."""
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except OSError as error:
+        # Else Python tries again to write the rest, and complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"demo_hidden_memory: write the output: {error.strerror}", file=sys.stderr)
+        return 74
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())
