@@ -38,6 +38,7 @@ from stageload_client import (
     Waiting,
     _connection,
     _session,
+    on_call,
 )
 from stageload_client import job as job_module
 from stageload_client._wire import admission_service_pb2 as admission
@@ -784,6 +785,14 @@ def test_what_the_daemon_would_refuse_is_refused_without_one_too(home: Path) -> 
             job.new_stage("")
         with pytest.raises(StageloadError, match=r"marks.note: is empty"):
             job.mark("")
+        with pytest.raises(StageloadError, match=r"marks.nbytes: -5 is negative"):
+            job.mark(kind="load", name="vae", nbytes=-5)
+        with pytest.raises(StageloadError, match=r"marks.nbytes: \d+ bytes \(8 EiB\) is more than"):
+            job.mark(kind="load", name="vae", nbytes=2**63)
+        with pytest.raises(StageloadError, match=r"marks.seconds: nan s is not a time from 0 to"):
+            job.mark(kind="load", name="vae", seconds=float("nan"))
+        with pytest.raises(StageloadError, match=r"stage: is empty; name it, as in on_call"):
+            on_call(object(), "decode", "", job)
         for memory in (None, "1M"):
             with pytest.raises(StageloadError, match=r"stage: is empty") as empty:
                 job.stage("", memory)
@@ -929,6 +938,19 @@ for name in "ab":
     code, out, err = program.end()
     assert (code, out) == (0, "True\nTrue\n"), err
     assert list(temporary.iterdir()) == []
+
+
+def test_a_home_that_is_not_utf_8_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGELOAD_HOME", os.fsdecode(b"/tmp/\xff"))
+    with pytest.raises(ValueError, match=r"'/tmp/\\udcff' is not UTF-8; set another"):
+        Job("render")
+
+
+def test_a_job_is_named_by_its_program_whatever_letters_that_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/bin/a\nb\udcff.py"])
+    assert Job().name == "a?b?.py"
 
 
 def test_with_require_no_daemon_is_an_error(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -71,3 +72,21 @@ def test_a_size_that_cannot_be_written_leaves_no_file(
     sizes.put("vae", 5)
     assert sizes.get("vae") is None
     assert [path.name for path in tmp_path.iterdir()] == ["model_sizes.lock"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b'{"a": {"data_offsets": [40, 0]}}', b'{"a": {"data_offsets": [-4, 0]}}', b"[" * 200_000],
+)
+def test_what_is_no_safetensors_file_is_a_value_error(tmp_path: Path, header: bytes) -> None:
+    file = tmp_path / "weights.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(ValueError, match="no safetensors file"):
+        staged.safetensors_size(file)
+
+
+def test_a_wrong_argument_is_refused_when_it_is_given(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no size"):
+        staged.Model(dict, memory="8 apples")
+    with pytest.raises(ValueError, match="no duration"):
+        staged.StagedModels({}, stages={}, timeout="soon")

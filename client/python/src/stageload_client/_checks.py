@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 
+from ._trace import MOST_BYTES, MOST_SECONDS
 from ._wire import policy_pb2
 from .errors import StageloadError
+from .units import format_size
 
 _LONGEST_WORD = 256
 MOST_GAUGES = 32
@@ -41,6 +43,21 @@ def check_filled(field: str, word: str, why: str) -> str:
     if not check_word(field, word):
         raise invalid(field, f"is empty; {why}")
     return word
+
+
+def check_mark_figures(nbytes: int, seconds: float) -> None:
+    """As what reads recordings does."""
+    if nbytes < 0:
+        raise invalid("marks.nbytes", f"{nbytes} is negative")
+    if nbytes > MOST_BYTES:
+        raise invalid(
+            "marks.nbytes",
+            f"{nbytes} bytes ({format_size(nbytes)}) is more than any machine has: "
+            f"{format_size(MOST_BYTES)} at most",
+        )
+    if not 0 <= seconds <= MOST_SECONDS:
+        text = f"{seconds:g} s is not a time from 0 to {MOST_SECONDS:g} s"
+        raise invalid("marks.seconds", text)
 
 
 def check_policy(policy: policy_pb2.Policy) -> None:

@@ -72,6 +72,13 @@ def resolve(
     else:
         named = _absolute(environment, "STAGELOAD_SOCKET")
         chosen = named or os.path.join(runtime, "stageloadd.sock")
+    for path in (state, chosen):
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"path {path!a} is not UTF-8; set another STAGELOAD_HOME or STAGELOAD_SOCKET"
+            ) from None
     length = len(os.fsencode(chosen))
     if length > _LONGEST_SOCKET_PATH:
         raise ValueError(

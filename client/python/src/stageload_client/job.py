@@ -34,7 +34,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Union
 
-from ._checks import check_filled, check_gauges, check_policy, check_word, invalid
+from ._checks import (
+    check_filled,
+    check_gauges,
+    check_mark_figures,
+    check_policy,
+    check_word,
+    invalid,
+)
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._line import this_line
@@ -136,7 +143,8 @@ def _choice(name: str, word: str, of: dict[str, Any]) -> Any:
 
 
 def _program() -> str:
-    return os.path.basename(sys.argv[0] if sys.argv and sys.argv[0] else "") or "python"
+    name = os.path.basename(sys.argv[0] if sys.argv and sys.argv[0] else "") or "python"
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _print_waiting(stage: str, memory: int, waiting: Waiting) -> None:
@@ -722,8 +730,10 @@ def _mark(
     if kind == "mark" and not note:
         raise invalid("marks.note", 'is empty; a mark of kind "mark" says something')
     mark = telemetry_service_pb2.Mark(kind=kind, stage=stage or "", name=name, note=note)
-    if nbytes is not None:
-        mark.nbytes = whole_bytes(nbytes)
+    whole = None if nbytes is None else whole_bytes(nbytes)
+    check_mark_figures(whole or 0, seconds or 0.0)
+    if whole is not None:
+        mark.nbytes = whole
     if seconds is not None:
         mark.seconds = seconds
     return mark

@@ -20,6 +20,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from ._checks import check_filled
 from .job import Job, Lease
 from .units import Duration, Size, parse_size, parse_timeout
 
@@ -253,6 +254,7 @@ def on_call(
     it. A module is watched by its "forward". The stage of a coroutine ends when it has been
     awaited, that of a generator when that ends or is closed. ValueError for what cannot be watched:
     "__call__" and the like of one object, asynchronous generators."""
+    check_filled("stage", stage, 'name it, as in on_call(pipe, "vae.decode", "decode", job)')
     watched = Watched(job, {} if memory is None else {stage: memory}, timeout)
     watched._watch(target, method, stage, ends_with_call=True)
     return watched

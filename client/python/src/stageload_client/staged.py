@@ -52,7 +52,7 @@ from .release import (
     release,
     tell,
 )
-from .units import Duration, Size, parse_size
+from .units import Duration, Size, parse_size, parse_timeout
 
 _LOCKED_WITHIN = 1.0
 _LONGEST_HEADER = 100_000_000  # as the safetensors library itself has it
@@ -73,12 +73,13 @@ def safetensors_size(path: str | os.PathLike[str]) -> int:
                 raise ValueError(f"{file}: no safetensors file: a header of {length} bytes")
             try:
                 header = json.loads(opened.read(length))
-                total += sum(
-                    value["data_offsets"][1] - value["data_offsets"][0]
-                    for key, value in header.items()
-                    if key != "__metadata__"
-                )
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+                for key, value in header.items():
+                    if key != "__metadata__":
+                        begin, end = value["data_offsets"]
+                        if not 0 <= begin <= end:
+                            raise ValueError(f'"{key}" lies from {begin} to {end}')
+                        total += end - begin
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file}: no safetensors file: {error}") from None
     return total
 
@@ -95,6 +96,10 @@ class Model:
     load: Callable[[], Any]
     files: str | os.PathLike[str] | None = None
     memory: Size | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            parse_size(self.memory)  # so that a wrong one is refused now
 
 
 #: A Model, or just how it is loaded.
@@ -212,6 +217,7 @@ class StagedModels:
                     raise ValueError(f'stages: "{stage}" needs "{model}", which has no loader')
         self._job = job
         self._timeout = timeout
+        parse_timeout(timeout)  # so that a wrong one is refused now
         program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
         self._sizes = _Sizes(sizes_path(), program)
         self._lock = threading.RLock()
