@@ -979,7 +979,24 @@ def test_a_daemon_is_started_where_none_answers(
         eventually(lambda: "render" in no_daemon.clients())
         # It has no signals blocked and no terminal.
         pid = int((no_daemon.home / "stageloadd.lock").read_text().splitlines()[0])
-        assert os.getsid(pid) == pid
+        assert os.getsid(pid) != os.getsid(0)
+    no_daemon.ctl("daemon", "stop")
+
+
+def test_a_daemon_that_is_started_is_no_child_of_the_program(
+    no_daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STAGELOAD_NO_AUTOSTART")
+    program = no_daemon.run("""
+import os
+from stageload_client import Job
+with Job("render", require=True):
+    try:
+        print("a child", os.wait())
+    except ChildProcessError:
+        print("no child")
+""")
+    assert program.line() == "no child"
     no_daemon.ctl("daemon", "stop")
 
 
