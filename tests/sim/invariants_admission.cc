@@ -162,7 +162,8 @@ void Invariants::CheckNobodyIsForgotten() {
   const OwnLease* lease = nullptr;
   LeaseId lease_id{};
   for (const auto& [id, other] : leases_) {
-    if (other.granted || (lease != nullptr && lease->priority >= other.priority)) continue;
+    if (other.granted || IsSuspended(other)) continue;
+    if (lease != nullptr && lease->priority >= other.priority) continue;
     lease = &other;
     lease_id = id;
   }
