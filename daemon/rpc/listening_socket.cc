@@ -222,7 +222,12 @@ absl::Status ListeningSocket::TakeOver(int passed) {
     return Listen();
   }
   fd_ = passed;
-  return status.ok() ? CheckReached() : status;
+  if (!status.ok()) return status;
+  const absl::Status reached = CheckReached();
+  if (!absl::IsNotFound(reached)) return reached;
+  // As one of ours that made its own socket here, and was killed.
+  ::close(std::exchange(fd_, -1));
+  return Listen();
 }
 
 absl::Status ListeningSocket::CheckReached() {
@@ -236,6 +241,11 @@ absl::Status ListeningSocket::CheckReached() {
   if (mark == reached_) return absl::OkStatus();
   const std::optional<bool> leads_here = LeadsTo(wanted_, fd_);
   if (!leads_here) return absl::OkStatus();  // the next time
+  if (!*leads_here && !SocketLives(wanted_)) {
+    return absl::NotFoundError(absl::StrCat("nobody listens at ", wanted_,
+                                            ", which has taken the place of our socket's file, so "
+                                            "nobody reaches ours"));
+  }
   if (!*leads_here) {
     return absl::FailedPreconditionError(absl::StrCat(
         wanted_,

@@ -37,8 +37,9 @@ class ListeningSocket {
   // the way), else what the system call says.
   absl::Status Listen();
   // Instead of Listen(): takes the socket that launchd or systemd has passed to us, and with it the
-  // descriptor. Its file is theirs and is never removed by us; where that is gone, we listen with a
-  // socket of our own in its place. Once.
+  // descriptor. Its file is theirs and is never removed by us; where that is gone, or what is there
+  // instead is a socket that nobody listens at, we listen with a socket of our own in its place.
+  // Once.
   // Errors: FailedPrecondition (its path is another socket by now, where another daemon serves);
   // else as CheckPassedSocket() and Listen().
   absl::Status TakeOver(int passed);
@@ -55,7 +56,8 @@ class ListeningSocket {
   bool NextWaits() const;
 
   // After Listen() or TakeOver(), from the thread that accepts: NotFound when the socket's file is
-  // gone and FailedPrecondition when another socket has its place, so that nobody reaches us.
+  // gone, or nobody listens at what has its place, and FailedPrecondition when another socket has
+  // it, so that nobody reaches us.
   absl::Status CheckReached();
   // Whether it listens with a socket that was passed to it, and not with one of its own.
   bool IsPassed() const { return fd_ >= 0 && path_.empty(); }

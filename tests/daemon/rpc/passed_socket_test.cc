@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -114,6 +115,40 @@ TEST_F(PassedSocketTest, WhereItsFileIsGoneTheDaemonListensWithASocketOfItsOwn) 
   EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
 }
 
+// As after a daemon that listened with a socket of its own and was killed: systemd passes the
+// socket whose file went to the next one too.
+TEST_F(PassedSocketTest, WhereADeadSocketHasItsPlaceTheDaemonListensWithASocketOfItsOwn) {
+  const Socket socket = Listening();
+  fs::remove(Home().socket);
+  { Socket::BoundTo(Home().socket); }  // closed, its file stays
+  {
+    auto taken = ListeningSocket::Lock(Home());
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    const absl::Status status = taken->TakeOver(::dup(socket.fd()));
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_FALSE(taken->IsPassed());
+    EXPECT_TRUE(taken->CheckReached().ok());
+    AcceptAll(*taken);
+    EXPECT_GE(Socket::ConnectedTo(Home().socket).fd(), 0);
+    const int accepted = ::accept(taken->fd(), nullptr, nullptr);
+    EXPECT_GE(accepted, 0);
+    ::close(accepted);
+  }
+  EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
+}
+
+TEST_F(PassedSocketTest, AFileInItsPlaceIsKeptAndNamed) {
+  const Socket socket = Listening();
+  fs::remove(Home().socket);
+  std::ofstream(Home().socket) << "precious";
+  auto taken = ListeningSocket::Lock(Home());
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  const absl::Status status = taken->TakeOver(::dup(socket.fd()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("move it away"));
+  EXPECT_TRUE(fs::is_regular_file(Home().socket));
+}
+
 // As launchd does when it loads one agent in two sessions: the later one has the path.
 TEST_F(PassedSocketTest, ASocketWhosePathAnotherHasByNowIsRefusedAndThatOneLeftAlone) {
   const Socket first = Listening();
@@ -144,6 +179,9 @@ TEST_F(PassedSocketTest, ItIsSeenWhenTheFileGoesOrAnotherSocketTakesThePlace) {
   AcceptAll(*taken);
   fs::remove(Home().socket);
   EXPECT_TRUE(absl::IsNotFound(taken->CheckReached()));
+  { Socket::BoundTo(Home().socket); }  // closed, its file stays
+  EXPECT_TRUE(absl::IsNotFound(taken->CheckReached()));
+  fs::remove(Home().socket);
   const Socket second = Socket::BoundTo(Home().socket);
   ASSERT_EQ(::listen(second.fd(), 16), 0);
   EXPECT_TRUE(absl::IsFailedPrecondition(taken->CheckReached()));
