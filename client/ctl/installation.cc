@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -31,8 +29,17 @@ constexpr absl::Duration kLockWithin = absl::Minutes(2);
 
 // Empty when there is none, or none that can be read.
 std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  // O_NONBLOCK: a FIFO in its place must not make us wait.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat found {};
+  if (!fd.valid() || ::fstat(fd.get(), &found) != 0 || !S_ISREG(found.st_mode)) return "";
+  std::string contents;
+  char part[4096];
+  for (ssize_t got; (got = ::read(fd.get(), part, sizeof part)) != 0;) {
+    if (got < 0 && errno != EINTR) return "";
+    if (got > 0) contents.append(part, static_cast<std::size_t>(got));
+  }
+  return contents;
 }
 
 bool Exists(const std::string& path) {

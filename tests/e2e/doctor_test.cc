@@ -296,6 +296,23 @@ TEST_F(Doctor, LooksAtTheServiceAsItIs) {
   EXPECT_THAT(report.Text("service"), HasSubstr("not loaded by launchd"));
   ASSERT_EQ(daemon("uninstall").exit_code, 0);
 }
+
+TEST_F(Doctor, TellsAFolderOrAFifoInThePlaceOfTheServicesFile) {
+  const Arguments environment = {absl::StrCat("PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin"),
+                                 "FAKE_STATE=" + PathOf("state")};
+  fs::create_directory(PathOf("state"));
+  const std::string plist = folder() + "/Library/LaunchAgents/dev.stageload.stageloadd.plist";
+  const auto expect_told = [&](const std::string& what) {
+    const Report report = Examine(environment, {}, {"--platform", "macos"});
+    EXPECT_EQ(report.Verdict("service"), "fail") << what;
+    EXPECT_THAT(report.Text("service"), HasSubstr(plist + " is no plain file")) << what;
+  };
+  fs::create_directories(plist);
+  expect_told("a folder");
+  fs::remove(plist);
+  ASSERT_EQ(::mkfifo(plist.c_str(), 0600), 0);
+  expect_told("a FIFO");
+}
 #endif
 
 }  // namespace
