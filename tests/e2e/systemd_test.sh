@@ -15,6 +15,7 @@ start_systemd
 
 status() { "$ctl" daemon status --json | jq -r "$1"; }
 state_of() { "$ctl" show --json "$1" | jq -r .state; }
+doctor_on() { "$ctl" doctor --json | jq -r ".checks[] | select(.check == \"$1\").verdict"; }
 
 job=$("$ctl" submit --wait-free 0 -- sleep 300)
 [ "$(status .daemon.started_by)" = AUTOSTART ] || fail "no daemon of a client to replace"
@@ -64,14 +65,36 @@ rm "$HOME/.config/stageload/config.toml"
 
 "$ctl" daemon stop || fail "stop"
 [ "$("$ctl" daemon status --json | jq -r .running)" = false ] || fail "it runs after a stop"
+all_is_gone() {
+  [ ! -e "$(status .socket)" ] || fail "$1 leaves the socket's file"
+  [ "$(doctor_on daemon)" != fail ] || fail "after $1 doctor takes the daemon for one that has crashed"
+}
+all_is_gone stop
 "$ctl" daemon start || fail "start"
 [ "$(status .daemon.started_by)" = SERVICE ] || fail "not the service"
+
+# Its socket's file is removed, and then the daemon that makes its own is killed.
+answers_as_another() {
+  for _ in $(seq 100); do
+    pid=$(status .daemon.pid) || true # 69: none runs now
+    [ "$pid" = null ] || [ "$pid" = "$1" ] || return 0
+    sleep 0.1
+  done
+  fail "$2: $(status .service.condition)"
+}
+pid=$(status .daemon.pid)
+rm "$(status .socket)"
+answers_as_another "$pid" "no daemon makes the lost socket anew"
+kill -KILL "$pid"
+answers_as_another "$pid" "none takes the place of the one that was killed"
+"$ctl" daemon restart || fail "restart after the socket was lost"
 
 sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/stageloadd.service"
 "$ctl" daemon install | grep -q renewed: || fail "a stale unit is not renewed"
 [ "$(state_of "$job")" = RUNNING ] || fail "the job did not outlive the renewal"
 "$ctl" daemon uninstall || fail "uninstall"
 [ -z "$(ls -A "$HOME/.config/systemd/user")" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
+all_is_gone uninstall
 "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
 
 # A variable of this shell that the manager does not have.

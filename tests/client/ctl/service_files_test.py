@@ -240,7 +240,7 @@ class Units(unittest.TestCase):
         with open(socket) as file:
             lines = file.read().splitlines()
         for line in ("ListenStream=/run/user/1000/stageload/stageloadd.sock", "SocketMode=0600",
-                     "DirectoryMode=0700"):
+                     "DirectoryMode=0700", "RemoveOnStop=yes"):
             self.assertIn(line, lines)
 
 
