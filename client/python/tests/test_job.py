@@ -224,9 +224,7 @@ def test_a_lease_that_another_line_of_work_got_is_no_reason_to_force_the_next(
         await asyncio.create_task(first.acquire_async())
         for _ in range(20):  # a task may lie where one was before
             with pytest.raises(NoRoom):
-                await asyncio.create_task(
-                    job.stage("second", "100M", timeout=0.02).acquire_async()
-                )
+                await asyncio.create_task(job.stage("second", "100M", timeout=0.02).acquire_async())
         await first.release_async()
 
     with Job("lines") as job:
