@@ -51,7 +51,7 @@ absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invoca
 int StartService(const Invocation& invocation, const Installation& service,
                  const std::optional<Connection>& running) {
   if (auto status = service.CheckOurs(); !status.ok()) return Fail(status);
-  if (auto status = CheckConfig(); !status.ok()) return Fail(status);
+  if (auto status = CheckStart(&service); !status.ok()) return Fail(status);
   if (running) {
     if (auto status = StopDaemon(*running); !status.ok()) return Fail(status);
   }
@@ -133,7 +133,8 @@ int Restart(const Invocation& invocation, Platform platform) {
   const auto running = Running(invocation.connect);
   if (!running.ok() && !*service) return Fail(running.status());
   const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
-  if (auto status = CheckConfig(); !status.ok()) return Fail(status);
+  const Installation* installed = *service ? &**service : nullptr;
+  if (auto status = CheckStart(installed); !status.ok()) return Fail(status);
   if (*service) return RestartService(invocation, **service, before);
   if (before) {
     if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
@@ -152,6 +153,7 @@ struct Found {
   bool elsewhere = false;
   bool of_package = false;
   bool without_file = false;  // loaded by a file of ours that is gone
+  bool service_program_gone = false;
   absl::StatusOr<Supervised> supervised = Supervised{};
 };
 
@@ -220,8 +222,8 @@ std::string StatusText(const Found& found) {
                     starter.empty() ? "" : absl::StrCat(", started by ", starter), "\n");
     if (!found.program_change.empty()) {
       absl::StrAppend(&text, "program: ", found.program_change,
-                      " since it started, as by an upgrade: `stageloadctl daemon restart` (jobs "
-                      "run on)\n");
+                      " since it started, as by an upgrade: `stageloadctl daemon ",
+                      found.service_program_gone ? "install" : "restart", "` (jobs run on)\n");
     }
   }
   absl::StrAppend(&text, "service: ", ServiceText(found), "\n",
@@ -250,6 +252,7 @@ int Status(const Invocation& invocation, Platform platform, bool json) {
     found.of_package = loaded && !found.installation.IsOf(*loaded);
     if (loaded) found.supervised = *loaded;
   }
+  found.service_program_gone = (found.here || found.of_package) && found.installation.ProgramGone();
   if (!Out(json ? Document(StatusJson(found)) : StatusText(found))) return kExitOther;
   return found.running ? kExitOk : kExitNoDaemon;
 }

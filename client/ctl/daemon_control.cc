@@ -10,7 +10,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
 #include "client/ctl/errors.h"
@@ -46,6 +45,30 @@ absl::Status AwaitLockFree(const std::string& lock, int pid) {
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
                                                   " after ", FormatSpan(kStopTimeout)));
+}
+
+struct NextProgram {
+  std::string path;
+  std::string repair;  // what to do when it cannot start
+};
+
+absl::StatusOr<NextProgram> NextOf(const Installation* service) {
+  if (service != nullptr) {
+    if (const auto program = service->Program()) {
+      return NextProgram{*program,
+                         "the service has that as its program; `stageloadctl daemon install` has "
+                         "it run the stageloadd that is installed now"};
+    }
+  }
+  const auto daemon = client::FindDaemon(ProcessEnvironment());
+  if (!daemon.ok()) return daemon.status();
+  return NextProgram{*daemon, "install stageload anew"};
+}
+
+absl::Status CannotStart(const std::string& why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("nothing was changed, since a daemon could not start now: ",
+                   absl::StrReplaceAll(why, {{"\n", "; "}})));
 }
 
 }  // namespace
@@ -91,15 +114,14 @@ absl::Status StopDaemon(const Connection& connection) {
   return AwaitLockFree(paths->lock, connection.version.pid());
 }
 
-absl::Status CheckConfig() {
-  const auto daemon = client::FindDaemon(ProcessEnvironment());
-  if (!daemon.ok()) return daemon.status();
-  const auto result = RunTool({*daemon, "--check-config"});
-  if (!result.ok()) return result.status();
-  if (result->ok()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("nothing was changed, since a daemon could not start now: ",
-                   absl::StrReplaceAll(result->output, {{"\n", "; "}})));
+absl::Status CheckStart(const Installation* service) {
+  const auto next = NextOf(service);
+  if (!next.ok()) return next.status();
+  const auto result = RunTool({next->path, "--check-config"});
+  if (!result.ok()) {
+    return CannotStart(absl::StrCat(std::string(result.status().message()), "; ", next->repair));
+  }
+  return result->ok() ? absl::OkStatus() : CannotStart(result->output);
 }
 
 absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,

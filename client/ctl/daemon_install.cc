@@ -103,7 +103,7 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
     return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
                                                                               : kExitOther;
   }
-  if (auto status = CheckConfig(); !status.ok()) return Fail(status);
+  if (auto status = CheckStart(nullptr); !status.ok()) return Fail(status);
   const bool renewed = installation->Exists();
   if (auto status = installation->Write(); !status.ok()) return Fail(status);
   // Jobs run on, and the service's daemon finds them. One that a client starts in this moment

@@ -150,6 +150,9 @@ void Examination::LookAtDaemon() {
   DaemonFacts facts = ReadDaemon(paths_, connection);
   facts.may_start = invocation_.connect.autostart;
   facts.socket_of_service = service_.serves_here;
+  const bool of_service =
+      connection.ok() && connection->version.started_by() == v1::STARTED_BY_SERVICE;
+  facts.service_program_gone = service_.program_gone && (service_.serves_here || of_service);
   facts.served_twice =
       service_.serves_here && service_.state.ok() && !service_.state->twice.empty();
   Add(CheckDaemon(facts, absl::Now()));

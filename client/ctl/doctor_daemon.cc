@@ -63,6 +63,12 @@ std::string EndIt(const DaemonFacts& facts, const char* signal) {
                       "` (jobs run on), then `stageloadctl daemon start`");
 }
 
+// A restart is refused where the service could not start again.
+std::string Restart(const DaemonFacts& facts) {
+  return facts.service_program_gone ? "`stageloadctl daemon install`"
+                                    : "`stageloadctl daemon restart`";
+}
+
 std::string LogOf(const DaemonFacts& facts) {
   return absl::StrCat(facts.paths.logs, "/stageloadd.log");
 }
@@ -85,10 +91,9 @@ Finding Answers(const DaemonFacts& facts, absl::Time now) {
         "set STAGELOAD_HOME and STAGELOAD_SOCKET alike for both, or neither");
   }
   if (!facts.program_change.empty()) {
-    return Warn("daemon",
-                absl::StrCat(text, "; since then ", facts.program_change, ", as by an upgrade"),
-                "`stageloadctl daemon restart` has it be the one that is installed now (jobs run "
-                "on)");
+    return Warn(
+        "daemon", absl::StrCat(text, "; since then ", facts.program_change, ", as by an upgrade"),
+        absl::StrCat(Restart(facts), " has it be the one that is installed now (jobs run on)"));
   }
   if (!facts.unit.empty() && daemon.started_by() != v1::STARTED_BY_SERVICE) {
     return Warn("daemon",
@@ -99,7 +104,7 @@ Finding Answers(const DaemonFacts& facts, absl::Time now) {
   }
   if (daemon.dry_run()) {
     return Warn("daemon", absl::StrCat(text, "; it is a dry run, which stops nobody"),
-                "to have it act: `stageloadctl daemon restart`");
+                "to have it act: " + Restart(facts));
   }
   return Well("daemon", text);
 }
@@ -110,15 +115,14 @@ Finding DoesNotAnswer(const DaemonFacts& facts) {
         "daemon",
         absl::StrCat("somebody holds ", facts.paths.socket, " open, but no daemon has ",
                      facts.paths.lock, " and none has answered within ", FormatSpan(kDoctorWaits)),
-        "the line about the service may say why it does not start; `stageloadctl daemon "
-        "restart`");
+        "the line about the service may say why it does not start; " + Restart(facts));
   }
   std::string text = absl::StrCat(Holder(facts), " takes connections at ", facts.paths.socket,
                                   " and has not answered within ", FormatSpan(kDoctorWaits));
   if (facts.served_twice) {
     return Fail("daemon",
                 absl::StrCat(text, ": launchd has it loaded twice, and the other has the socket"),
-                "`stageloadctl daemon restart`, which leaves one (jobs run on)");
+                Restart(facts) + ", which leaves one (jobs run on)");
   }
   if (facts.lock_state == 'T') {
     return Fail("daemon", absl::StrCat(text, ": it is stopped (SIGSTOP, or a debugger)"),

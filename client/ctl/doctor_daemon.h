@@ -25,9 +25,10 @@ struct DaemonFacts {
   std::optional<v1::GetVersionResponse> version;  // of the one that answers
   absl::Status silence;                           // why none does
   bool socket_file = false;                       // there is a socket at its path
-  bool in_the_way = false;         // there is something else, and no daemon can listen
-  bool socket_of_service = false;  // which launchd or systemd has made and may leave behind
-  bool served_twice = false;       // launchd has it loaded twice (Supervised)
+  bool in_the_way = false;            // there is something else, and no daemon can listen
+  bool socket_of_service = false;     // which launchd or systemd has made and may leave behind
+  bool served_twice = false;          // launchd has it loaded twice (Supervised)
+  bool service_program_gone = false;  // the service that is installed could not start again
   bool lock_held = false;
   int lock_pid = 0;       // of who holds the lock, else of the last that did; 0: unknown
   char lock_state = '?';  // of the holder: 'T' is stopped

@@ -85,6 +85,7 @@ ServiceFacts ReadService(Platform platform, const ConnectOptions& connect,
     (IsThere(file.path) ? facts.found : facts.missing).push_back(file.path);
   }
   facts.serves_here = installation->ServesHere();
+  facts.program_gone = installation->ProgramGone();
   facts.current = installation->IsCurrent();
   facts.ours = installation->CheckOurs();
   facts.brewed = installation->BrewedFile();

@@ -21,6 +21,7 @@ struct ServiceFacts {
   std::vector<std::string> found;    // its files that are there
   std::vector<std::string> missing;  // and that are not
   bool serves_here = false;          // they are of this home
+  bool program_gone = false;         // what they run is missing or not executable
   bool current = false;              // they are as they would be written now
   absl::Status ours;                 // why they are not ours to replace
   absl::StatusOr<Supervised> state = Supervised{};

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "client/ctl/print.h"
 #include "client/ctl/unique_fd.h"
+#include "client/lib/command_path.h"
 
 namespace stageload::ctl {
 namespace {
@@ -203,6 +204,21 @@ absl::StatusOr<UniqueFd> Installation::Lock(Folder missing) const {
     ::nanosleep(&pause, nullptr);
   }
   return fd;
+}
+
+std::optional<std::string> Installation::Program() const {
+  std::string file = files_.front().path;
+  if (!ctl::Exists(file)) {
+    const auto loaded = supervisor_->Look();
+    if (!loaded.ok() || loaded->file.empty()) return std::nullopt;
+    file = loaded->file;
+  }
+  return ProgramIn(terms_.platform, Contents(file));
+}
+
+bool Installation::ProgramGone() const {
+  const auto program = Program();
+  return program && !client::FindCommand(*program, "").ok();
 }
 
 absl::Time Installation::Written() const {

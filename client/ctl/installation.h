@@ -5,6 +5,7 @@
 #define STAGELOAD_CLIENT_CTL_INSTALLATION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ class Installation {
   // somebody else keeps us waiting for too long.
   enum class Folder { kMake, kLeave };
   absl::StatusOr<UniqueFd> Lock(Folder missing) const;
+  // What the file on disk, ours or else the loaded one of a package, has run; nothing where there
+  // is none or it does not tell.
+  std::optional<std::string> Program() const;
+  // Whether it cannot run since it is missing or not executable.
+  bool ProgramGone() const;
   // When a file of it was written last.
   absl::Time Written() const;
   // Whether each is as it should be, and may be written to by nobody else.

@@ -7,8 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/own_program.h"
 #include "base/utf8.h"
 #include "client/ctl/service_templates.h"
@@ -115,6 +117,46 @@ std::vector<ServiceFile> Units(const ServiceTerms& terms, const Environment& env
   return {service, socket};
 }
 
+// What UnitQuote() has quoted, or a plain word; empty of one that has more to it.
+std::string UnitWord(const std::string& line) {
+  const bool quoted = !line.empty() && line.front() == '"';
+  std::string word;
+  for (std::size_t i = quoted ? 1 : 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted ? c == '"' : c == ' ' || c == '\t') return word;
+    const char next = i + 1 < line.size() ? line[i + 1] : '\0';
+    const bool escaped = (c == '%' && next == '%') || (c == '\\' && (next == '\\' || next == '"'));
+    if ((c == '%' || c == '\\') && !escaped) return "";
+    if (escaped) ++i;
+    word += line[i];
+  }
+  return quoted ? "" : word;
+}
+
+std::string ProgramInUnit(const std::string& text) {
+  const std::string key = "ExecStart=";
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    if (!absl::StartsWith(line, key)) continue;
+    // What systemd.service(5) allows before the path.
+    const std::size_t begin = line.find_first_not_of("@-:+!|", key.size());
+    return begin == std::string::npos ? "" : UnitWord(line.substr(begin));
+  }
+  return "";
+}
+
+std::string ProgramInPlist(const std::string& text) {
+  const std::string open = "<string>";
+  std::size_t begin = text.find("<key>ProgramArguments</key>");
+  if (begin != std::string::npos) begin = text.find(open, begin);
+  if (begin == std::string::npos) return "";
+  begin += open.size();
+  const std::size_t end = text.find("</string>", begin);
+  if (end == std::string::npos) return "";
+  return absl::StrReplaceAll(
+      text.substr(begin, end - begin),
+      {{"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&apos;", "'"}});
+}
+
 }  // namespace
 
 absl::StatusOr<ServiceTerms> TermsFor(Platform platform, const Environment& environment,
@@ -153,6 +195,12 @@ std::vector<std::string> ServiceFolders(const ServiceTerms& terms) {
 
 std::string ServiceErrors(const ServiceTerms& terms) {
   return terms.platform == Platform::kMacos ? terms.paths.logs + "/stageloadd.stderr" : "";
+}
+
+std::optional<std::string> ProgramIn(Platform platform, const std::string& text) {
+  std::string program = platform == Platform::kMacos ? ProgramInPlist(text) : ProgramInUnit(text);
+  if (!absl::StartsWith(program, "/")) return std::nullopt;
+  return program;
 }
 
 std::string XmlEscape(const std::string& text) {

@@ -5,6 +5,7 @@
 #ifndef STAGELOAD_CLIENT_CTL_SERVICE_FILES_H_
 #define STAGELOAD_CLIENT_CTL_SERVICE_FILES_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,10 @@ std::vector<std::string> ServiceFolders(const ServiceTerms& terms);
 
 // Where the service's standard error goes; empty when that is systemd's journal.
 std::string ServiceErrors(const ServiceTerms& terms);
+
+// The program that a LaunchAgent or a unit of this text has run; nothing where that is not told as
+// a plain absolute path.
+std::optional<std::string> ProgramIn(Platform platform, const std::string& text);
 
 // "&" as "&amp;" and so on.
 std::string XmlEscape(const std::string& text);

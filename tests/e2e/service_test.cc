@@ -44,6 +44,31 @@ class ServiceTest : public DaemonTest {
                    Arguments{platform_} + more,
                {.program = "/usr/bin/env"});
   }
+  // A stageloadd that the test may spoil, which is then the service's.
+  std::string InstallCopy() {
+    const fs::path bin = PathOf("a copy");
+    fs::create_directory(bin);
+    for (const char* name : {"stageloadd", "stageload-shim"}) {
+      fs::copy_file(fs::path(kDaemonProgram).parent_path() / name, bin / name);
+    }
+    const std::string program = bin / "stageloadd";
+    const Result result = Daemon("install", {}, {"STAGELOAD_DAEMON=" + program});
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return program;
+  }
+  void ExpectNoRestartUntilAnInstall(const std::string& program, const std::string& why) {
+    Calls();
+    const int pid = Status()["daemon"].value("pid", 0);
+    const Result restart = Daemon("restart");
+    EXPECT_EQ(restart.exit_code, 1) << restart;
+    EXPECT_THAT(restart.err, AllOf(HasSubstr("nothing was changed"), HasSubstr(program + why),
+                                   HasSubstr("`stageloadctl daemon install`")));
+    EXPECT_THAT(Calls(), IsEmpty());
+    EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+    EXPECT_EQ(Daemon("install").exit_code, 0);
+    EXPECT_NE(Status()["daemon"].value("pid", pid), pid);
+    EXPECT_EQ(Daemon("restart").exit_code, 0);
+  }
   // What launchctl or systemctl was called with since the last look, but for questions.
   std::vector<std::string> Calls() {
     std::vector<std::string> calls;
@@ -314,6 +339,26 @@ TEST_F(Launchd, ABrokenConfigIsToldBeforeAnythingIsChanged) {
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
 }
 
+TEST_F(Launchd, NoDaemonIsEndedWhoseServiceHasLostItsProgram) {
+  const std::string program = InstallCopy();
+  fs::remove(program);
+  const Result status = Daemon("status");
+  EXPECT_THAT(status.out, AllOf(HasSubstr(program + " was removed"),
+                                HasSubstr("upgrade: `stageloadctl daemon install`")));
+  ExpectNoRestartUntilAnInstall(program, ": there is no such file");
+}
+
+TEST_F(Launchd, AServiceThatHasLostItsProgramTakesNoHomeFromAClientsDaemon) {
+  const std::string program = InstallCopy();
+  ASSERT_EQ(Daemon("stop").exit_code, 0);
+  fs::remove(program);
+  ASSERT_EQ(Ctl({"queue"}).exit_code, 0);
+  const Result start = Daemon("start");
+  EXPECT_EQ(start.exit_code, 1) << start;
+  EXPECT_THAT(start.err, HasSubstr("`stageloadctl daemon install`"));
+  EXPECT_EQ(StartedBy(), "AUTOSTART");
+}
+
 TEST_F(Launchd, ADaemonThatAClientHasStartedIsReplacedAndItsJobsRunOn) {
   const std::int64_t id = Submit(Arguments{"--wait-free", "0", "--"} + UntilExists(PathOf("go")));
   ASSERT_TRUE(Reaches(id, "RUNNING"));
@@ -485,6 +530,23 @@ TEST_F(Systemd, StaleUnitsAreRenewedRestartedStoppedAndRemoved) {
               ElementsAre("disable --now stageloadd.service stageloadd.socket", "daemon-reload"));
   EXPECT_FALSE(fs::exists(unit()));
   EXPECT_EQ(Daemon("uninstall").out, "not installed\n");
+}
+
+TEST_F(Systemd, NoDaemonIsEndedWhoseServiceHasLostItsProgram) {
+  const std::string program = InstallCopy();
+  fs::remove(program);
+  const Result doctor = Ctl({absl::StrCat("PATH=", STAGELOAD_E2E_FAKE, ":/usr/bin:/bin"),
+                             "FAKE_STATE=" + PathOf("state"), kCtlProgram, "doctor", "--json"},
+                            {.program = "/usr/bin/env"});
+  EXPECT_THAT(doctor.out, HasSubstr("`stageloadctl daemon install` has it be the one"));
+  EXPECT_THAT(Daemon("status").out, HasSubstr("upgrade: `stageloadctl daemon install`"));
+  ExpectNoRestartUntilAnInstall(program, ": there is no such file");
+}
+
+TEST_F(Systemd, NoDaemonIsEndedWhoseServiceCannotExecuteItsProgram) {
+  const std::string program = InstallCopy();
+  fs::permissions(program, fs::perms::owner_read | fs::perms::owner_write);
+  ExpectNoRestartUntilAnInstall(program, ": not an executable file");
 }
 
 TEST_F(Systemd, StatusSaysWhoStartedItSinceWhenAndWhereItLogs) {

@@ -446,6 +446,8 @@ TEST(DoctorDaemon, OneThatAnswersIsToldWithWhoStartedItAndWhen) {
   facts.program_change = "/Cellar/1/stageloadd was removed";
   EXPECT_THAT(CheckDaemon(facts, now),
               Warns("since then /Cellar/1/stageloadd was removed", "daemon restart"));
+  facts.service_program_gone = true;
+  EXPECT_THAT(CheckDaemon(facts, now), Warns("was removed", "daemon install"));
   facts.version->set_state_directory("/home/other");
   EXPECT_THAT(CheckDaemon(facts, now), Warns("its home is /home/other", "STAGELOAD_HOME"));
 }

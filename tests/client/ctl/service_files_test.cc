@@ -34,6 +34,34 @@ TEST(ServiceFilesTest, WhatXmlUnitsAndShellsWouldTakeAmissIsQuoted) {
             "launchctl bootstrap gui/501 '/a b/it'\\''s'");
 }
 
+TEST(ServiceFilesTest, TheProgramIsReadBackFromWhatWasWritten) {
+  const Environment environment = [](const std::string& name) {
+    return name == "HOME" ? std::optional<std::string>("/home/u") : std::nullopt;
+  };
+  for (Platform platform : {Platform::kMacos, Platform::kLinux}) {
+    for (const char* program : {"/usr/bin/stageloadd", "/a b/50%/<&>/%h/stageloadd"}) {
+      const auto terms = TermsFor(platform, environment, program);
+      ASSERT_TRUE(terms.ok()) << terms.status();
+      const auto files = ServiceFiles(*terms, environment);
+      ASSERT_TRUE(files.ok()) << files.status();
+      EXPECT_EQ(ProgramIn(platform, files->front().text), program);
+    }
+  }
+}
+
+TEST(ServiceFilesTest, TheProgramOfAnEditedUnitIsReadWhereItIsAPlainPath) {
+  const auto read = [](const std::string& value) {
+    return ProgramIn(Platform::kLinux, "[Service]\nExecStart=" + value + "\n").value_or("");
+  };
+  EXPECT_EQ(read("/x/stageloadd --service"), "/x/stageloadd");
+  EXPECT_EQ(read("-/x/stageloadd"), "/x/stageloadd");
+  for (const char* other : {"%h/stageloadd", "\"/x/%h\"", "/x\\x20y", "stageloadd", "", "\"/x"}) {
+    EXPECT_EQ(read(other), "") << other;
+  }
+  EXPECT_EQ(ProgramIn(Platform::kLinux, ""), std::nullopt);
+  EXPECT_EQ(ProgramIn(Platform::kMacos, "bplist00"), std::nullopt);
+}
+
 TEST(ToolTest, BothOutputsAndTheExitCodeAreHeardAndAHangIsEnded) {
   const auto heard = RunTool({"sh", "-c", "echo out; echo err >&2; exit 5"});
   ASSERT_TRUE(heard.ok()) << heard.status();
