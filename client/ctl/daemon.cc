@@ -81,7 +81,9 @@ int Start(const Invocation& invocation, Platform platform) {
   if (before && (!*service || before->version.started_by() == v1::STARTED_BY_SERVICE)) {
     return Tell(absl::StrCat("already running: ", Described(*before), "\n"));
   }
-  return *service ? StartService(invocation, **service, before) : StartByHand(invocation);
+  if (*service) return StartService(invocation, **service, before);
+  if (auto status = CheckProgram(nullptr); !status.ok()) return Fail(status);
+  return StartByHand(invocation);
 }
 
 // Without its socket: with it, the next connection would start it again. True when it was loaded.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
+#include "client/ctl/doctor_daemon.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/tool.h"
@@ -62,13 +63,21 @@ absl::StatusOr<NextProgram> NextOf(const Installation* service) {
   }
   const auto daemon = client::FindDaemon(ProcessEnvironment());
   if (!daemon.ok()) return daemon.status();
-  return NextProgram{*daemon, "install stageload anew"};
+  Programs programs;
+  programs.named = ProcessEnvironment()("STAGELOAD_DAEMON").has_value();
+  return NextProgram{*daemon, RepairOf(programs)};
 }
 
 absl::Status CannotStart(const std::string& why) {
   return absl::FailedPreconditionError(
       absl::StrCat("nothing was changed, since a daemon could not start now: ",
                    absl::StrReplaceAll(why, {{"\n", "; "}})));
+}
+
+absl::Status CheckIsDaemon(const NextProgram& next) {
+  const auto version = VersionOf(next.path);
+  if (version.ok()) return absl::OkStatus();
+  return CannotStart(absl::StrCat(std::string(version.status().message()), "; ", next.repair));
 }
 
 }  // namespace
@@ -114,13 +123,17 @@ absl::Status StopDaemon(const Connection& connection) {
   return AwaitLockFree(paths->lock, connection.version.pid());
 }
 
+absl::Status CheckProgram(const Installation* service) {
+  const auto next = NextOf(service);
+  return next.ok() ? CheckIsDaemon(*next) : next.status();
+}
+
 absl::Status CheckStart(const Installation* service) {
   const auto next = NextOf(service);
   if (!next.ok()) return next.status();
+  if (auto status = CheckIsDaemon(*next); !status.ok()) return status;
   const auto result = RunTool({next->path, "--check-config"});
-  if (!result.ok()) {
-    return CannotStart(absl::StrCat(std::string(result.status().message()), "; ", next->repair));
-  }
+  if (!result.ok()) return result.status();
   return result->ok() ? absl::OkStatus() : CannotStart(result->output);
 }
 

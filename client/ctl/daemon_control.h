@@ -32,9 +32,11 @@ std::string StarterOf(const v1::GetVersionResponse& daemon);
 // Tells it to leave and waits until it has; jobs run on.
 absl::Status StopDaemon(const Connection& connection);
 
-// Whether a daemon could start by the program of `service`, or where that is null by the one that a
-// client would start, with the config as it is: asked before one that runs is ended.
-// FailedPrecondition with stageloadd's own words when not.
+// Whether the program of `service`, or where that is null the one that a client would start, is a
+// stageloadd that runs. FailedPrecondition with what to do when not.
+absl::Status CheckProgram(const Installation* service);
+// The same, and whether a daemon could start by it with the config as it is: asked before one that
+// runs is ended. FailedPrecondition with stageloadd's own words when not.
 absl::Status CheckStart(const Installation* service);
 
 // The service's daemon, when `installation` was loaded or restarted: another process than

@@ -173,18 +173,6 @@ Finding NoneRuns(const DaemonFacts& facts) {
 
 std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, {{"\n", "; "}}); }
 
-absl::StatusOr<std::string> VersionOf(const std::string& program) {
-  const auto result = RunTool({program, "--version"}, kLookWithin);
-  if (!result.ok()) return result.status();
-  if (!result->ok()) {
-    return absl::FailedPreconditionError(ToolFailure({program, "--version"}, *result));
-  }
-  const std::string said = OneLine(result->output), prefix = "stageloadd ";
-  if (absl::StartsWith(said, prefix)) return said.substr(prefix.size());
-  return absl::FailedPreconditionError(absl::StrCat(
-      program, " is no stageloadd: asked for its version it says \"", said.substr(0, 80), "\""));
-}
-
 std::string FixOfStop(const std::string& reason, std::int64_t job) {
   const std::string show = absl::StrCat("`stageloadctl show ", job, "` says more; ");
   if (absl::StartsWith(reason, "SWAP_BUDGET")) {
@@ -233,6 +221,18 @@ Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
   if (facts.in_the_way) return NoneCanRun(facts);
   if (facts.socket_file && !facts.socket_of_service) return Dead(facts);
   return NoneRuns(facts);
+}
+
+absl::StatusOr<std::string> VersionOf(const std::string& program) {
+  const auto result = RunTool({program, "--version"}, kLookWithin);
+  if (!result.ok()) return result.status();
+  if (!result->ok()) {
+    return absl::FailedPreconditionError(ToolFailure({program, "--version"}, *result));
+  }
+  const std::string said = OneLine(result->output), prefix = "stageloadd ";
+  if (absl::StartsWith(said, prefix)) return said.substr(prefix.size());
+  return absl::FailedPreconditionError(absl::StrCat(
+      program, " is no stageloadd: asked for its version it says \"", said.substr(0, 80), "\""));
 }
 
 Programs FindPrograms() {

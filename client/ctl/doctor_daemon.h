@@ -41,6 +41,10 @@ struct DaemonFacts {
 DaemonFacts ReadDaemon(const Paths& paths, const absl::StatusOr<Connection>& connection);
 Finding CheckDaemon(const DaemonFacts& facts, absl::Time now);
 
+// "0.2.0", as the stageloadd at that path says. FailedPrecondition of a program that is none, else
+// as RunTool().
+absl::StatusOr<std::string> VersionOf(const std::string& program);
+
 // stageloadd and stageload-shim, as a command would start them.
 struct Programs {
   absl::StatusOr<std::string> daemon = std::string();   // path

@@ -549,6 +549,38 @@ TEST_F(Systemd, NoDaemonIsEndedWhoseServiceCannotExecuteItsProgram) {
   ExpectNoRestartUntilAnInstall(program, ": not an executable file");
 }
 
+TEST_F(Systemd, AProgramThatIsNoDaemonIsNotMadeTheServices) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  const int pid = Status()["daemon"].value("pid", 0);
+  const std::string right = ReadFile(unit()), no_daemon = "/bin/echo is no stageloadd";
+  Calls();
+  const Result install = Daemon("install", {}, {"STAGELOAD_DAEMON=/bin/echo"});
+  EXPECT_EQ(install.exit_code, 1) << install;
+  EXPECT_THAT(install.err, AllOf(HasSubstr("nothing was changed"), HasSubstr(no_daemon),
+                                 HasSubstr("STAGELOAD_DAEMON names it")));
+  EXPECT_EQ(ReadFile(unit()), right);
+  WriteFile(unit(), absl::StrReplaceAll(right, {{kDaemonProgram, "/bin/echo"}}));
+  const Result restart = Daemon("restart");
+  EXPECT_EQ(restart.exit_code, 1) << restart;
+  EXPECT_THAT(restart.err, AllOf(HasSubstr(no_daemon), HasSubstr("`stageloadctl daemon install`")));
+  EXPECT_THAT(Calls(), IsEmpty());
+  EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
+TEST_F(Systemd, WithoutAServiceAProgramThatIsNoDaemonEndsNoneAndStartsNone) {
+  const Arguments echo = {"STAGELOAD_DAEMON=/bin/echo"};
+  const std::string no_daemon = "/bin/echo is no stageloadd: asked for its version it says";
+  const Result start = Daemon("start", {}, echo);
+  EXPECT_EQ(start.exit_code, 1) << start;
+  EXPECT_THAT(start.err, HasSubstr(no_daemon));
+  ASSERT_EQ(Daemon("start").exit_code, 0);
+  const int pid = Status()["daemon"].value("pid", 0);
+  const Result restart = Daemon("restart", {}, echo);
+  EXPECT_EQ(restart.exit_code, 1) << restart;
+  EXPECT_THAT(restart.err, HasSubstr(no_daemon));
+  EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
 TEST_F(Systemd, StatusSaysWhoStartedItSinceWhenAndWhereItLogs) {
   ASSERT_EQ(Daemon("install").exit_code, 0);
   const Result result = Daemon("status");
