@@ -299,12 +299,13 @@ void Engine::Impl::Acquire(WatchToken token, AcquireRequest request, OnLease on_
   Feed(event);
 }
 
-// What a client holds now, beside a reading of the machine of the same moment: what was taken since
-// the newest sample must be taken for no part of a lease.
+// What was taken since the newest sample must be taken for no part of a lease. Where that sample is
+// of just now, the client may have come after it, and is read by itself; else a new one has it.
 std::optional<Bytes> Engine::Impl::FreshFootprint(JobId client) {
   const Instant now = Now();
-  if (now.awake - last_read_ >= core::kFastInterval) TakeSample(now);
-  return UsageOf(client).usage.footprint;
+  if (now.awake - last_read_ < core::kFastInterval) return UsageOf(client).usage.footprint;
+  TakeSample(now);
+  return std::nullopt;
 }
 
 // The lease that the same request has got already: its answer was lost.
