@@ -249,7 +249,6 @@ void GuardRun::AwaitCommand() {
     }
     if (std::holds_alternative<Interrupted>(*event)) command_.OnInterrupt();
   }
-  interrupted_ = command_.interrupted();
   command_.TakeTerminalBack();
 }
 
@@ -304,7 +303,7 @@ absl::Time GuardRun::VerdictBy() const {
   absl::Time by = command_.ended_at() + kVerdictTimeout;
   if (told_stop_) by += GraceOf(request_.policy());
   // Who was told to end does not wait for a daemon that may never come.
-  if (lost_ && interrupted_ == 0) {
+  if (lost_ && command_.interrupted() == 0) {
     // The next daemon may be about to come, or have come just now.
     by = std::max(*lost_ + kReconnectWithin, command_.ended_at() + 2 * NextDaemon::kSlowPause);
     if (!next_) by = std::max(by, command_.ended_at()) + kVerdictTimeout;
@@ -332,7 +331,6 @@ void GuardRun::AwaitVerdict() {
     // A user who is asked to wait for the daemon's word may leave.
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
       if (signalled->number == SIGTSTP) continue;
-      if (interrupted_ == 0) interrupted_ = signalled->number;
       return;
     }
   }

@@ -77,7 +77,6 @@ class GuardRun {
   bool told_suspended_ = false;
   bool reported_ = false;  // how it ended, and somebody heard it
   int start_errno_ = 0;
-  int interrupted_ = 0;  // the first signal that asked us to end
 };
 
 }  // namespace stageload::ctl
