@@ -113,6 +113,12 @@ Table::Widths Table::NaturalWidths() const {
   return widths;
 }
 
+std::size_t Table::LastShown(const Widths& widths) {
+  std::size_t last = widths.size() - 1;
+  while (last > 0 && !widths[last]) --last;
+  return last;
+}
+
 template <typename Fits>
 void Table::LeaveOut(Widths& widths, Fits fits) const {
   while (!fits()) {
@@ -129,11 +135,7 @@ void Table::LeaveOut(Widths& widths, Fits fits) const {
 Table::Widths Table::WidthsFor(std::size_t width) const {
   Widths widths = NaturalWidths();
   if (width == 0) return widths;
-  const auto last = [&] {
-    std::size_t c = widths.size() - 1;
-    while (c > 0 && !widths[c]) --c;
-    return c;
-  };
+  const auto last = [&] { return LastShown(widths); };
   // Where the last column begins.
   const auto before = [&] {
     std::size_t sum = 0;
@@ -163,8 +165,7 @@ Table::Widths Table::WidthsFor(std::size_t width) const {
 }
 
 std::string Table::Line(const std::vector<Cell>& cells, const Widths& widths, bool colour) const {
-  std::size_t last = columns_.size() - 1;
-  while (last > 0 && !widths[last]) --last;
+  const std::size_t last = LastShown(widths);
   std::string line;
   for (std::size_t c = 0; c <= last; ++c) {
     if (!widths[c]) continue;

@@ -62,6 +62,7 @@ class Table {
   // Of each column; none for what is left out.
   using Widths = std::vector<std::optional<std::size_t>>;
   Widths NaturalWidths() const;
+  static std::size_t LastShown(const Widths& widths);
   // Leaves spare columns out until `fits` says that the others do.
   template <typename Fits>
   void LeaveOut(Widths& widths, Fits fits) const;
