@@ -55,6 +55,25 @@ class PassedSocketTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr("stageloadctl daemon install"));
   }
 
+  // Passed that socket, the daemon makes one of its own in the home, and takes that away again.
+  void ListensWithItsOwn(int passed) const {
+    {
+      auto taken = ListeningSocket::Lock(Home());
+      ASSERT_TRUE(taken.ok()) << taken.status();
+      const absl::Status status = taken->TakeOver(::dup(passed));
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_FALSE(taken->IsPassed());
+      EXPECT_TRUE(taken->CheckReached().ok());
+      AcceptAll(*taken);
+      const Socket client = Socket::ConnectedTo(Home().socket);
+      EXPECT_GE(client.fd(), 0);
+      const int accepted = ::accept(taken->fd(), nullptr, nullptr);
+      EXPECT_GE(accepted, 0);
+      ::close(accepted);
+    }
+    EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
+  }
+
   TemporaryFolder temp_;
 };
 
@@ -99,20 +118,7 @@ TEST_F(PassedSocketTest, APathThroughASymbolicLinkIsTheSamePath) {
 TEST_F(PassedSocketTest, WhereItsFileIsGoneTheDaemonListensWithASocketOfItsOwn) {
   const Socket socket = Listening();
   fs::remove(Home().socket);
-  {
-    auto taken = ListeningSocket::Lock(Home());
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    const absl::Status status = taken->TakeOver(::dup(socket.fd()));
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_FALSE(taken->IsPassed());
-    EXPECT_TRUE(taken->CheckReached().ok());
-    const Socket client = Socket::ConnectedTo(Home().socket);
-    EXPECT_GE(client.fd(), 0);
-    const int accepted = ::accept(taken->fd(), nullptr, nullptr);
-    EXPECT_GE(accepted, 0);
-    ::close(accepted);
-  }
-  EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
+  ListensWithItsOwn(socket.fd());
 }
 
 // As after a daemon that listened with a socket of its own and was killed: systemd passes the
@@ -121,20 +127,7 @@ TEST_F(PassedSocketTest, WhereADeadSocketHasItsPlaceTheDaemonListensWithASocketO
   const Socket socket = Listening();
   fs::remove(Home().socket);
   { Socket::BoundTo(Home().socket); }  // closed, its file stays
-  {
-    auto taken = ListeningSocket::Lock(Home());
-    ASSERT_TRUE(taken.ok()) << taken.status();
-    const absl::Status status = taken->TakeOver(::dup(socket.fd()));
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_FALSE(taken->IsPassed());
-    EXPECT_TRUE(taken->CheckReached().ok());
-    AcceptAll(*taken);
-    EXPECT_GE(Socket::ConnectedTo(Home().socket).fd(), 0);
-    const int accepted = ::accept(taken->fd(), nullptr, nullptr);
-    EXPECT_GE(accepted, 0);
-    ::close(accepted);
-  }
-  EXPECT_FALSE(fs::exists(Home().socket)) << "it has made this one";
+  ListensWithItsOwn(socket.fd());
 }
 
 TEST_F(PassedSocketTest, AFileInItsPlaceIsKeptAndNamed) {
