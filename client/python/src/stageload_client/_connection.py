@@ -38,8 +38,6 @@ LATE = 2.0
 PATIENCE = 10.0
 _PAUSE = 0.1
 _IDLE_PAUSE = 1.0
-# A deadline is a time of day in nanoseconds, which a timeout of centuries would not fit into.
-_LONGEST_CALL = 10 * 365 * 86400.0
 _STARTS = 3  # one that cannot start is not started ten times a second
 
 
@@ -135,8 +133,7 @@ class Stream:
         import grpc
 
         try:
-            longest = None if timeout is None else min(timeout, _LONGEST_CALL)
-            self._call = method(request, timeout=longest)
+            self._call = method(request, timeout=timeout)
         except grpc.aio.UsageError:
             raise _closed() from None
 

@@ -16,7 +16,8 @@ Duration = Union[int, float, str]
 
 _LARGEST = (1 << 63) - 1  # bytes and nanoseconds travel as int64
 _LONGEST = 292 * 365.25 * 86400  # with room left for rounding
-_FOR_EVER = 100 * 365.25 * 86400  # as long as anybody waits
+# As long as anybody waits; a deadline is a time of day in nanoseconds, into which that fits.
+_FOR_EVER = 100 * 365.25 * 86400
 _NUMBER = r"(\d*)(?:\.(\d+))?"
 _SIZE = re.compile(_NUMBER + r"\s*(b|([kmgtp])(?:i?b)?)?", re.IGNORECASE | re.ASCII)
 _PART = re.compile(_NUMBER + r"\s*(ms|[smhd])\s*", re.IGNORECASE | re.ASCII)
