@@ -40,8 +40,7 @@ class Watched:
         self._memory = {stage: parse_size(size) for stage, size in memory.items()}
         if 0 in self._memory.values():
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
-        self._timeout = timeout
-        parse_timeout(timeout)  # so that a wrong one is refused now
+        self._timeout = parse_timeout(timeout)
         self._lock = threading.RLock()
         self._lease: Lease | None = None
         self._depth = 0

@@ -216,8 +216,7 @@ class StagedModels:
                 if model not in self._models:
                     raise ValueError(f'stages: "{stage}" needs "{model}", which has no loader')
         self._job = job
-        self._timeout = timeout
-        parse_timeout(timeout)  # so that a wrong one is refused now
+        self._timeout = parse_timeout(timeout)
         program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
         self._sizes = _Sizes(sizes_path(), program)
         self._lock = threading.RLock()
@@ -323,9 +322,11 @@ class StagedModels:
             with generators_kept():
                 module = self._models[name].load()
             # What is no torch module cannot be measured, and what is declared for it is no measure.
-            took = module_size(module) if is_module(module) else size or 0
-            if took and is_module(module):
-                self._sizes.put(name, took)
+            took = size or 0
+            if is_module(module):
+                took = module_size(module)
+                if took:
+                    self._sizes.put(name, took)
         except BaseException:
             if lease is not None:
                 lease.release()
