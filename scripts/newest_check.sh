@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and tests everything against the newest gRPC, Protobuf, Abseil and g++, in a Debian sid root made
-# by debootstrap, with what is newer yet in experimental: about what Homebrew has today. As root on Linux; the first run
-# takes an hour on 2 cores and some 4 GiB of build/newest, which later ones use again.
+# by debootstrap, with what is newer yet in experimental: about what Homebrew has today. As root on Linux;
+# the first run takes an hour on 2 cores and some 4 GiB of build/newest, which later ones use again. What
+# was compiled is kept in this machine's ccache, so one that was interrupted goes on where it was.
 #
 # usage: newest_check.sh [--update] [CTEST OPTION...]
 #   --update    take what sid has today, where there is a root from an earlier run
@@ -50,13 +51,18 @@ fi
 # so they end with it, however it ends.
 inside() {
   # shellcheck disable=SC2016  # expanded inside
-  CHECKOUT=$checkout ROOT=$root NPM_CACHE=$(npm config get cache 2>/dev/null || true) unshare --mount bash -euo pipefail -c '
+  CHECKOUT=$checkout ROOT=$root NPM_CACHE=$(npm config get cache 2>/dev/null || true) \
+  COMPILED=$(ccache --get-config cache_dir 2>/dev/null || true) unshare --mount bash -euo pipefail -c '
     mount --rbind /dev "$ROOT/dev"
     mount --rbind /sys "$ROOT/sys"
     mount -t proc proc "$ROOT/proc"
     mkdir -p "$ROOT/stageload"
     mount --bind "$CHECKOUT" "$ROOT/stageload"
     cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
+    if [ -d "$COMPILED" ]; then
+      mkdir -p "$ROOT/root/ccache"
+      mount --bind "$COMPILED" "$ROOT/root/ccache"
+    fi
     # What npm has here already it needs not fetch there.
     if [ -d "$NPM_CACHE" ]; then
       mkdir -p "$ROOT/root/.npm"

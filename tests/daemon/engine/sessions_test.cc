@@ -380,7 +380,8 @@ TEST_F(SessionsTest, AWorkerThatJoinedKeepsItsLeaseWhenTheProgramThatStartedItEn
   const pid_t launcher = Child({"sh", "-c", "sleep 1000 & wait"});
   std::optional<core::ProcessIdentity> worker;
   for (int i = 0; i < 400 && !worker; ++i) {
-    for (const host::Process& process : *host_.Processes()) {
+    const std::vector<host::Process> processes = host_.Processes().value();
+    for (const host::Process& process : processes) {
       if (process.parent == launcher) worker = process.identity;
     }
     if (!worker) absl::SleepFor(absl::Milliseconds(5));
