@@ -27,10 +27,10 @@ cores=$(getconf _NPROCESSORS_ONLN)
 # Most end-to-end tests wait for a process of theirs, not for a core.
 side_by_side=$((cores * 2))
 
-build() {  # build PRESET
+build() {  # build PRESET [TARGET...]
   echo "== building the $1 preset"
   cmake --preset "$1" -DSTAGELOAD_TESTS=ON
-  cmake --build --preset "$1" --parallel "$cores"
+  cmake --build --preset "$1" --parallel "$cores" ${2:+--target "${@:2}"}
 }
 run_tests() {  # run_tests PRESET [CTEST OPTION...]
   echo "== testing the $1 preset"
@@ -44,7 +44,7 @@ if [ "${CI:-}" = true ] && [ "$preset" = release ]; then
   # Homebrew's gRPC, Abseil and Protobuf are built without the sanitizer: what they do to a container
   # that ours share with them looks like an overflow of it.
   [ "$(uname)" != Darwin ] || export ASAN_OPTIONS="detect_container_overflow=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
-  build asan
+  build asan unit_tests
   run_tests asan -L unit
 fi
 build "$preset"

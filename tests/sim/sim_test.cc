@@ -22,7 +22,7 @@ using core::Fault;
 #ifdef NDEBUG
 constexpr std::uint64_t kSeedsOfAPart = 3000;
 #else
-constexpr std::uint64_t kSeedsOfAPart = 100;
+constexpr std::uint64_t kSeedsOfAPart = 50;
 #endif
 constexpr std::uint64_t kStoreEvery = 10;
 

@@ -81,8 +81,8 @@ class TopLayout : public testing::Test {
 TEST_F(TopLayout, FitsEveryScreenFromOneByOneOn) {
   model_.Live(FullFrame());
   for (int round = 0; round < 4; ++round) {
-    for (std::size_t width = 1; width <= 220; width += width < 50 ? 1 : 7) {
-      for (std::size_t height = 1; height <= 60; height += height < 30 ? 1 : 5) {
+    for (std::size_t width = 1; width <= 220; width += width < 50 ? 1 : 17) {
+      for (std::size_t height = 1; height <= 60; height += height < 15 ? 1 : 5) {
         for (const bool utf8 : {true, false}) {
           const TopPicture picture = At(width, height, utf8);
           ASSERT_EQ(picture.lines.size(), height) << width << "x" << height;

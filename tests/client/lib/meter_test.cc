@@ -201,10 +201,10 @@ TEST_F(MeterTest, OneThatEndsWithoutTheNextDaemonSaysSinceWhenNobodySampled) {
     ASSERT_TRUE(HasSamples(2));
     daemon_.Stop();
   }
-  const Trace trace = Read();
-  ASSERT_FALSE(trace.events.empty());
-  EXPECT_THAT(trace.events.back().note,
-              ::testing::AllOf(HasSubstr("no samples for "), HasSubstr("the daemon went away")));
+  EXPECT_THAT(Read().events,  // on a busy machine there may be one of samples left out behind it
+              ::testing::Contains(::testing::Field(
+                  &TraceEvent::note, ::testing::AllOf(HasSubstr("no samples for "),
+                                                      HasSubstr("the daemon went away")))));
 }
 
 TEST_F(MeterTest, WithoutADaemonTheEventsAreWrittenWhereNoneIsRequired) {

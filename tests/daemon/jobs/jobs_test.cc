@@ -543,8 +543,8 @@ TEST_F(JobsTest, WithoutAFileToOpenAJobIsNotStartedAndMayBeLater) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   std::vector<int> taken;
   for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) taken.push_back(fd);
-  // One after the other of what a start opens cannot be had. They are looked at when there are files
-  // again: UndefinedBehaviorSanitizer wants some for its checks.
+  // One after the other of what a start opens cannot be had. They are looked at when there are
+  // files again: UndefinedBehaviorSanitizer wants some for its checks.
   std::vector<absl::Status> told;
   for (int free = 0; free < 3; ++free) {
     told.push_back(jobs_.Start(kId, Script("exit 3")).status());
