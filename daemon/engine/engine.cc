@@ -173,11 +173,14 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     batch_.added.push_back({save->record, std::move(submissions_.at(accepted.token).spec)});
   }
   for (const auto& [id, record] : unsaved_) batch_.changed.push_back(record);
-  if (batch_.empty() && store_error_.empty()) return absl::OkStatus();
+  if (batch_.empty() && store_error_.empty() && parts_.store->InPlace()) return absl::OkStatus();
 
   const absl::Status status = parts_.store->Commit(batch_);
   const store::Batch failed = std::exchange(batch_, {});
   if (status.ok()) {
+    if (auto notice = parts_.store->TakeNotice()) {
+      Note({"store_damaged", std::nullopt, *std::move(notice)});
+    }
     if (!store_error_.empty()) Note({"store_works", std::nullopt, "the store is written again"});
     store_error_.clear();
     unsaved_.clear();

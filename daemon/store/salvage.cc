@@ -30,7 +30,6 @@
 namespace stageload::store {
 namespace {
 
-constexpr char kSetAside[] = "set_aside";  // setting of the new file: the damaged one's name to be
 constexpr const char* kCompanions[] = {"-shm", "-wal", ""};  // the file itself last
 // Left free above what is known when the damaged file no longer tells the highest id it gave out:
 // requests that waited may have had ids that nothing else shows.
@@ -62,9 +61,9 @@ absl::Status SyncFolderOf(const std::string& path) {
 }
 
 // "PATH.damaged-20261129T171500Z", or with a number behind it where that is taken.
-std::string AsideName(const std::string& path) {
+std::string AsideName(const std::string& path, const char* why = "damaged") {
   const std::string name = absl::StrCat(
-      path, ".damaged-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
+      path, ".", why, "-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   std::string free = name;
   for (int i = 2; Exists(free); ++i) free = absl::StrCat(name, "-", i);
   return free;
@@ -347,6 +346,14 @@ void RemoveBuilding(const std::string& path) {
   }
 }
 
+// From here on the new file counts.
+absl::Status MakeItCount(const std::string& path) {
+  absl::Status status = Rename(Building(path), Whole(path));
+  if (status.ok()) status = SyncFolderOf(path);
+  if (status.ok()) return status;
+  return StoreFailed(path, "set aside", std::string(status.message()));
+}
+
 }  // namespace
 
 absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere) {
@@ -358,11 +365,39 @@ absl::Status Salvage(const std::string& path, const std::string& why, core::JobI
     return StoreFailed(path, absl::StrCat("keep what can be read of the damaged (", why, ")"),
                        exception);
   }
-  // From here on the new file counts.
-  absl::Status status = Rename(Building(path), Whole(path));
-  if (status.ok()) status = SyncFolderOf(path);
-  if (!status.ok()) return StoreFailed(path, "set aside", std::string(status.message()));
+  if (absl::Status status = MakeItCount(path); !status.ok()) return status;
   return FinishSalvage(path);
+}
+
+absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string& path) {
+  RemoveBuilding(path);
+  const std::string aside = AsideName(path, "replaced");
+  try {
+    SQLite::Statement copy(open, "VACUUM INTO ?");
+    copy.bind(1, Building(path));
+    copy.exec();
+    SQLite::Database fresh(Building(path), SQLite::OPEN_READWRITE);
+    fresh.exec("PRAGMA synchronous = FULL");  // the copy itself is not on disk before this commit
+    fresh.exec("PRAGMA fullfsync = ON");
+    Set(fresh, kSetAside, aside);
+  } catch (const SQLite::Exception& exception) {
+    RemoveBuilding(path);
+    return StoreFailed(path, "write what the daemon has back to", exception);
+  }
+  if (absl::Status status = MakeItCount(path); !status.ok()) return status;
+  const bool replaced = Exists(path);
+  // Their file is gone, and they would be taken for the new one's.
+  for (const char* companion : {"-shm", "-wal"}) {
+    if (!replaced) ::unlink((path + companion).c_str());
+  }
+  if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
+  return WrittenAnew{
+      aside,
+      replaced
+          ? absl::StrCat(path, " was replaced while the daemon ran: that file is kept as ", aside,
+                         ", and all that the daemon had is there again")
+          : absl::StrCat(path,
+                         " was removed while the daemon ran; it is there again, nothing is lost")};
 }
 
 absl::Status FinishSalvage(const std::string& path) {

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "daemon/store/columns.h"
+#include "daemon/store/salvage.h"
 #include "daemon/store/schema.h"
 #include "daemon/store/store_file.h"
 
@@ -61,6 +62,12 @@ class Store::Database {
       : path_(path), database_(std::move(database)) {}
 
   const std::string& path() const { return path_; }
+  SQLite::Database& open() { return *database_; }
+  bool InPlace() {
+    int moved = 0;
+    (void)sqlite3_file_control(database_->getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return moved == 0;
+  }
   // A commit whose last fsync fails may be whole in the write-ahead log, and would come back after
   // a crash. The next one is written over it.
   bool failed() const { return failed_; }
@@ -495,10 +502,36 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path,
 }
 
 absl::Status Store::Commit(const Batch& batch) {
+  if (!InPlace()) {
+    if (absl::Status status = PutBack(); !status.ok()) return status;
+  }
   if (batch.empty() && !database_->failed()) return absl::OkStatus();
   absl::Status status = Guarded(*database_, "write to", [&] { return database_->Commit(batch); });
   if (absl::IsUnavailable(status)) database_->NoteFailure();
   return status;
+}
+
+bool Store::InPlace() const { return database_->InPlace(); }
+
+std::optional<std::string> Store::TakeNotice() { return std::exchange(notice_, std::nullopt); }
+
+absl::Status Store::PutBack() {
+  const std::string path = database_->path();
+  absl::StatusOr<WrittenAnew> written =
+      Guarded(*database_, "write anew", [&] { return WriteAnew(database_->open(), path); });
+  if (!written.ok()) return written.status();
+  absl::StatusOr<std::unique_ptr<Store>> anew = Open(path);
+  if (!anew.ok()) return anew.status();
+  const absl::StatusOr<std::string> set_aside = (*anew)->Setting(kSetAside);
+  if (!set_aside.ok()) return set_aside.status();
+  if (*set_aside != written->set_aside) {  // the old one, which has it all, is tried again
+    return StoreFailed(path, "write anew", "it was replaced again in that moment");
+  }
+  if (database_->failed()) (*anew)->database_->NoteFailure();
+  database_->CheckAtNextOpen();  // closing it is to move nothing, least of all into the new file
+  database_ = std::move((*anew)->database_);
+  notice_ = std::move(written->told);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<core::JobId> Store::FindRequest(const std::string& request_id) {

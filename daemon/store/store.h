@@ -109,6 +109,11 @@ class Store {
   // where the very fsync failed, a crash before the next Commit() that succeeds may bring the batch
   // back; so one is tried again, also with an empty batch, which otherwise writes nothing.
   absl::Status Commit(const Batch& batch);
+  // False once somebody has removed or replaced the file. The next Commit(), also of an empty
+  // batch, then writes all that was ever committed to the path again, and sets aside what is there.
+  bool InPlace() const;
+  // What such a Commit() has done, once.
+  std::optional<std::string> TakeNotice();
 
   // Jobs that have not ended, ascending by id.
   absl::StatusOr<std::vector<core::JobRecord>> Unended();
@@ -136,7 +141,10 @@ class Store {
  private:
   class Database;
   explicit Store(std::unique_ptr<Database> database);
+  absl::Status PutBack();
+
   std::unique_ptr<Database> database_;
+  std::optional<std::string> notice_;
 };
 
 }  // namespace stageload::store

@@ -69,6 +69,33 @@ TEST_F(StoreDamage, JobsWhoseRowsAreLostAreFoundByTheirFoldersAndEndWithTheirCod
   EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
 }
 
+TEST_F(StoreDamage, AStoreThatIsDeletedUnderTheDaemonIsWrittenAgainAndLosesNoJob) {
+  StartDaemon();
+  ASSERT_EQ(Ctl({"hold", "--queue"}).exit_code, 0);
+  const std::int64_t before = Submit({"--memory", "1M", "--", "sh", "-c", "exit 3"});
+  for (const char* companion : {"", "-wal", "-shm"}) {
+    std::filesystem::remove(paths().store + companion);
+  }
+  // By itself, though nothing new is to be written.
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(Log(), "was removed while the daemon ran; it is there again");
+  }));
+  WriteFile(paths().store + ".backup", "somebody's");
+  std::filesystem::rename(paths().store + ".backup", paths().store);
+  const std::int64_t after = Submit({"--memory", "1M", "--", "sh", "-c", "exit 4"});
+  KillDaemon();
+
+  StartDaemon();
+  EXPECT_EQ(StateOf(before), "PENDING");
+  EXPECT_EQ(StateOf(after), "PENDING");
+  EXPECT_THAT(Log(), HasSubstr("was replaced while the daemon ran: that file is kept as"));
+  EXPECT_THAT(SetAside(), SizeIs(0));
+  ASSERT_EQ(Ctl({"release", "--queue"}).exit_code, 0);
+  EXPECT_TRUE(Reaches(before, "FAILED"));
+  EXPECT_TRUE(Reaches(after, "FAILED"));
+  EXPECT_EQ(Show(after).value("exit_code", -1), 4);
+}
+
 TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {
   StartDaemon();
   const std::int64_t runs =

@@ -172,6 +172,58 @@ std::vector<std::int64_t> IdsOf(const std::vector<core::JobRecord>& records) {
   return ids;
 }
 
+TEST_F(StoreTest, AFileThatIsRemovedOrReplacedMeanwhileIsWrittenAgainWhole) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Commit({{{Pending(1), SpecWith({"A=1"})}}, {}, {}}).ok());
+    EXPECT_TRUE(store->InPlace());
+    std::filesystem::remove(path_);  // and its write-ahead log stays, which is not the new one's
+    EXPECT_FALSE(store->InPlace());
+    ASSERT_TRUE(store->Commit({}).ok());
+    EXPECT_TRUE(store->InPlace());
+    EXPECT_THAT(store->TakeNotice().value_or(""), HasSubstr("was removed"));
+    EXPECT_FALSE(store->TakeNotice());
+    ASSERT_TRUE(store->Commit({{{Pending(2), SpecWith({"A=1"})}}, {}, {}}).ok());
+
+    std::ofstream(path_ + ".other") << "somebody's";
+    std::filesystem::rename(path_ + ".other", path_);
+    ASSERT_TRUE(store->Commit({{{Pending(3), SpecWith({"B=1"})}}, {}, {}}).ok());
+    EXPECT_THAT(store->TakeNotice().value_or(""), HasSubstr("was replaced"));
+    EXPECT_EQ(Ask("SELECT count(*) FROM jobs"), 3);
+  }
+  const auto store = Open();
+  for (const int id : {1, 2, 3}) EXPECT_EQ(store->Get(Id(id)).status(), absl::OkStatus()) << id;
+  EXPECT_EQ(store->Spec(Id(1))->environment, std::vector<std::string>{"A=1"});
+  EXPECT_EQ(*store->NextId(), Id(4));
+  int kept = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename();
+    if (name.find(".replaced-") != std::string::npos && !name.ends_with("-wal") &&
+        !name.ends_with("-shm")) {
+      ++kept;
+      EXPECT_EQ(std::filesystem::file_size(entry.path()), 10u);
+    }
+    EXPECT_EQ(name.find(".salvage"), std::string::npos);
+  }
+  EXPECT_EQ(kept, 1);
+}
+
+TEST_F(StoreTest, AFolderThatIsGoneIsAnErrorAndTheStoreGoesOnWhenItIsBack) {
+  const std::string state = folder_ + "/state";
+  path_ = state + "/store.db";
+  std::filesystem::create_directory(state);
+  const auto store = Open();
+  ASSERT_TRUE(store->Commit({{{Pending(1), SpecWith({})}}, {}, {}}).ok());
+  std::filesystem::remove_all(state);
+  const absl::Status status = store->Commit({{{Pending(2), SpecWith({})}}, {}, {}});
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  EXPECT_TRUE(store->Get(Id(1)).ok());
+  std::filesystem::create_directory(state);
+  ASSERT_TRUE(store->Commit({{{Pending(2), SpecWith({})}}, {}, {}}).ok());
+  EXPECT_EQ(Ask("SELECT count(*) FROM jobs"), 2);
+}
+
 TEST_F(StoreTest, EveryFieldOfAJobComesBackAfterAReopen) {
   ASSERT_TRUE(
       Open()->Commit({.added = {{Full(), std::nullopt}}, .changed = {}, .events = {}}).ok());
