@@ -294,6 +294,8 @@ class Engine::Impl {
   std::map<JobId, Said> said_;
   // Of the daemon before, until when each is waited for (Instant::awake).
   std::map<core::ProcessIdentity, absl::Duration> returning_;
+  // Programs that the daemon before was about to stop, until they come back.
+  std::set<core::ProcessIdentity> stopping_before_;
   std::map<WatchToken, Recording> recordings_;
   std::optional<core::Pressure> pressure_;  // as sessions were told
   std::map<JobId, Guarded> guarded_;

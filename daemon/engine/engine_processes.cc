@@ -132,7 +132,10 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
   if (record.kind == core::JobKind::kSession) {
     if (record.root && record.boot_id == parts_.host->BootId()) {
       tree_.Add(record.id, *record.root, ProcessTree::Root::kMember);
-      if (StillThere(*record.root)) AwaitReturn(*record.root);
+      if (StillThere(*record.root)) {
+        AwaitReturn(*record.root);
+        if (record.state == core::JobState::kStopping) stopping_before_.insert(*record.root);
+      }
     }
     return Feed(core::ClientGone{record.id});
   }

@@ -91,6 +91,8 @@ void Engine::Impl::Accept(WatchToken token, const absl::StatusOr<JobView>& job) 
   Attach(id, session->second.root, ProcessTree::Root::kMember);
   SampleSoon();
   TellRegistered(session->second);
+  // Its record ended with its stream, and the stop has not.
+  if (stopping_before_.erase(session->second.root) > 0) Feed(core::CancelAsked{id});
 }
 
 // A process in the tree of a client is that client, so nothing is counted twice, and what stops the

@@ -489,6 +489,28 @@ TEST_F(SessionsTest, ASessionThatDoesNotWantSignalsIsOnlyAsked) {
   EXPECT_EQ(life.WaitForEnd(session.client)->record.state, JobState::kCancelled);
 }
 
+TEST_F(SessionsTest, AStopThatIsUnderWayGoesOnWithTheNextDaemon) {
+  core::Policy policy;
+  policy.grace = absl::Milliseconds(300);
+  const pid_t stopped = Child();
+  const pid_t other = Child();
+  {
+    Life life(folder_, host_);
+    const Session session = Register(life, stopped, policy, /*enforce=*/true);
+    Register(life, other, policy, /*enforce=*/true);
+    EXPECT_TRUE(life.Cancel(session.client).ok());
+    session.told->Next<core::StopRequested>();
+  }
+  Life life(folder_, host_);
+  const Session other_again = Register(life, other, policy, /*enforce=*/true);
+  const Session again = Register(life, stopped, policy, /*enforce=*/true);
+  EXPECT_EQ(again.told->Next<core::StopRequested>().reason, core::Reason::kCancelled);
+  again.told->Next<ClientEnded>();
+  std::erase(children_, stopped);
+  EXPECT_EQ(life.WaitForEnd(again.client)->record.state, JobState::kCancelled);
+  EXPECT_EQ(life.Get(other_again.client)->record.state, JobState::kRunning);
+}
+
 TEST_F(SessionsTest, ASuspendedSessionIsToldAndGoesOn) {
   Life life(folder_, host_);
   const Session session = Register(life, Child(), {}, /*enforce=*/true);
