@@ -87,8 +87,9 @@ void GuardTrace::End(int wait_status) {
   {
     std::unique_lock lock(mutex_);
     if (recording_) recording_->CommandEnded(wait_status);
-    changed_.wait_for(lock, absl::ToChronoMilliseconds(Recording::kLastWord),
-                      [this] { return !watching_; });
+    const bool told = changed_.wait_for(lock, absl::ToChronoMilliseconds(Recording::kLastWord),
+                                        [this] { return !watching_; });
+    if (!told && recording_) recording_->Unanswered();
     ++calls_;  // what comes now is too late
   }
   call_.reset();

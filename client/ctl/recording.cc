@@ -19,6 +19,8 @@
 namespace stageload::ctl {
 namespace {
 
+// A sample and the daemon's answer may each be late by so much on a busy machine.
+constexpr absl::Duration kUnanswered = absl::Seconds(1);
 constexpr char kUtcFormat[] = "%Y-%m-%dT%H:%M:%E3S+00:00";
 
 // Bytes that are no UTF-8 must not keep a command from being recorded.
@@ -60,6 +62,7 @@ Recording Recording::Begin(TraceWriter writer, absl::Duration interval, const Su
   start.utc =
       absl::FormatTime(kUtcFormat, absl::FromUnixNanos(sample.time_ns()), absl::UTCTimeZone());
   start.interval_seconds = absl::ToDoubleSeconds(interval);
+  recording.interval_ = interval;
   start.rest = StartRest(subject, sample);
   recording.Write(recording.writer_.Write(start));
   v1::WatchProcessResponse answer = first;
@@ -82,6 +85,7 @@ void Recording::Add(const v1::WatchProcessResponse& answer) {
 }
 
 void Recording::AddSample(const v1::ProcessSample& sample) {
+  last_told_ = absl::Now();
   const TraceSample line = client::TraceLine(sample, begin_);
   if (!interrupted_.empty()) {
     Mark(begin_ + absl::Seconds(last_t_),
@@ -132,7 +136,19 @@ void Recording::CommandEnded(int wait_status) {
   }
 }
 
-void Recording::End() { Write(writer_.WriteEnd()); }
+void Recording::Unanswered() {
+  if (interrupted_.empty() && SinceLastTold() > kUnanswered + 2 * interval_) {
+    Interrupted("the daemon does not answer");
+  }
+}
+
+void Recording::End() {
+  if (!interrupted_.empty()) {
+    missing_at_end_ = client::GapNote(SinceLastTold(), std::exchange(interrupted_, ""));
+    Mark(begin_ + absl::Seconds(last_t_), missing_at_end_);
+  }
+  Write(writer_.WriteEnd());
+}
 
 bool Recording::Write(const absl::Status& written) {
   if (written.ok()) {  // and so is what was cut before it
@@ -156,7 +172,8 @@ std::string Recording::Line() const {
   const std::string of = written_samples_ == samples_ ? "" : absl::StrCat(written_samples_, " of ");
   return absl::StrCat(of, samples_, samples_ == 1 ? " sample" : " samples", " in ",
                       FormatSpan(absl::Seconds(last_t_)), ": ", absl::StrJoin(figures, ", "), " (",
-                      writer_.path(), ")");
+                      writer_.path(), ")", missing_at_end_.empty() ? "" : "; at the end ",
+                      missing_at_end_);
 }
 
 }  // namespace stageload::ctl

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/trace_writer.h"
 #include "base/units.h"
@@ -43,8 +44,10 @@ class Recording {
   void Mark(absl::Duration awake, const std::string& note);
   // A note of how it ended, where it did not with 0; `wait_status` is of waitpid.
   void CommandEnded(int wait_status);
-  // From the last sample to the next there will be none, for this reason.
+  // From the last sample to the next, or to the end, there will be none, for this reason.
   void Interrupted(const std::string& why) { interrupted_ = why; }
+  // The same where the daemon owes several samples, and no word comes of it.
+  void Unanswered();
   void End();
 
   // Whether a line was lost.
@@ -52,7 +55,8 @@ class Recording {
   // Whether it goes to a pipe without a name that nobody reads any more.
   bool reader_gone() const { return writer_.reader_gone(); }
   // "207 samples in 1m44s: peak footprint 18.5 GiB, swap +9.58 GiB, lowest level 22 % (run.jsonl)".
-  // "65 of 101 samples" where the others could not be written; the figures are those of all.
+  // "65 of 101 samples" where the others could not be written; the figures are those of all. After
+  // End() also since when there are none, where they are missing.
   std::string Line() const;
 
  private:
@@ -63,11 +67,15 @@ class Recording {
   double TimeOf(absl::Duration awake) const { return absl::ToDoubleSeconds(awake - begin_); }
   // Whether it was; if not, says so once.
   bool Write(const absl::Status& written);
+  absl::Duration SinceLastTold() const { return absl::Now() - last_told_; }
 
   TraceWriter writer_;
   absl::Duration begin_;  // awake
+  absl::Duration interval_ = kInterval;
+  absl::Time last_told_;
   bool incomplete_ = false;
   std::string interrupted_;
+  std::string missing_at_end_;
 
   // Of the newest sample.
   double last_t_ = 0;

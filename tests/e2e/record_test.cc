@@ -249,6 +249,35 @@ TEST_F(Record, StartsTheNextDaemonAfterACrashAndGoesOn) {
   }));
 }
 
+TEST_F(Record, SamplesThatAreMissingAtItsEndAreSaid) {
+  for (const bool silent : {false, true}) {
+    SCOPED_TRACE(silent ? "the daemon does not answer" : "the daemon is gone");
+    StartDaemon();
+    ChildProcess record =
+        StartCtl({"record", "-o", path(), "--force", "--interval", "50ms", "--", "sh", "-c",
+                  absl::StrCat("while [ ! -e ", PathOf("go"), " ]; do sleep 0.05; done; exit 5")});
+    ASSERT_TRUE(Eventually([&] { return CountSamples() >= 3; }));
+    if (silent) {
+      daemon().Signal(SIGSTOP);
+    } else {
+      ASSERT_EQ(Ctl({"daemon", "stop"}).exit_code, 0);
+    }
+    absl::SleepFor(absl::Seconds(1.2));
+    Touch(PathOf("go"));
+    const Result ended = record.Wait();
+    EXPECT_EQ(ended.exit_code, 5);
+    EXPECT_THAT(ended.err, HasSubstr("; at the end no samples for 1."));
+    const Trace trace = Read();
+    EXPECT_TRUE(trace.ended);
+    EXPECT_TRUE(std::any_of(trace.events.begin(), trace.events.end(), [](const auto& event) {
+      return event.note.find("no samples for 1.") == 0;
+    }));
+    if (silent) KillDaemon();
+    std::filesystem::remove(PathOf("go"));
+    std::filesystem::remove(path());
+  }
+}
+
 TEST_F(Record, HasTheSwapBudgetAndWhatIsDoneToAGuardedCommand) {
   StartDaemon();
   ChildProcess guard = StartCtl(
