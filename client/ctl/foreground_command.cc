@@ -15,6 +15,8 @@
 #include "client/ctl/command_path.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/outcome.h"
+#include "client/ctl/own_end.h"
 
 namespace stageload::ctl {
 namespace {
@@ -23,6 +25,10 @@ namespace {
 constexpr absl::Duration kGroupPoll = absl::Milliseconds(20);
 // After SIGKILL, for the last of a group to go, which one in a call of a hung disk does not.
 constexpr absl::Duration kGoneWithin = absl::Seconds(2);
+// A Ctrl-C that came so shortly before a stop may have met a command that was stopped already.
+constexpr absl::Duration kCtrlCBeforeStop = absl::Milliseconds(500);
+// For the daemon's word that it was the one who stopped it.
+constexpr absl::Duration kStoppedByAfter = absl::Milliseconds(500);
 
 bool StopsUs(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
 
@@ -75,12 +81,12 @@ void ForegroundCommand::StopOurGroup() {
 void ForegroundCommand::Watch() {
   while (true) {
     int status = 0;
-    if (waitpid(child_.pid(), &status, WUNTRACED) < 0) {
+    if (waitpid(child_.pid(), &status, WUNTRACED | WCONTINUED) < 0) {
       if (errno == EINTR) continue;
       return;
     }
     on_change_(status);
-    if (!WIFSTOPPED(status)) return;
+    if (EndedBy(status)) return;
   }
 }
 
@@ -97,13 +103,18 @@ void ForegroundCommand::GiveTerminal() {
   interrupts_ = std::make_unique<InterruptWatch>(child_.pid(), on_interrupt_);
 }
 
+void ForegroundCommand::EndInterruptWatch() {
+  if (interrupts_ && interrupts_->End()) ctrl_c_ = true;
+  interrupts_.reset();
+}
+
 bool ForegroundCommand::Ended() {
   if (!wait_status_) return false;
   return interrupted_ == 0 || !group_.Runs() || absl::Now() > killed_ + kGoneWithin;
 }
 
 void ForegroundCommand::TakeTerminalBack() {
-  interrupts_.reset();
+  EndInterruptWatch();
   if (wait_status_ && WIFSIGNALED(*wait_status_)) {
     terminal_.TakeBackWithModes();
   } else {
@@ -112,12 +123,18 @@ void ForegroundCommand::TakeTerminalBack() {
 }
 
 absl::Duration ForegroundCommand::NextTimeout() const {
-  const absl::Duration until = std::max(escalate_at_ - absl::Now(), absl::ZeroDuration());
+  const absl::Duration until =
+      std::max(std::min(escalate_at_, tell_stopped_at_) - absl::Now(), absl::ZeroDuration());
   return wait_status_ ? std::min(until, kGroupPoll) : until;
 }
 
 void ForegroundCommand::OnTime() {
   if (absl::Now() >= escalate_at_) Escalate();
+  if (absl::Now() < tell_stopped_at_) return;
+  tell_stopped_at_ = absl::InfiniteFuture();
+  if (!stopped_ || suspended_) return;
+  Note(absl::StrCat(name_, " was stopped (SIGSTOP): Ctrl-Z and then `fg`, or `kill -CONT -",
+                    child_.pid(), "`, lets it go on; Ctrl-C ends it"));
 }
 
 void ForegroundCommand::OnChange(int wait_status) {
@@ -125,12 +142,25 @@ void ForegroundCommand::OnChange(int wait_status) {
     OnStopped(WSTOPSIG(wait_status));
     return;
   }
+  if (WIFCONTINUED(wait_status)) {
+    OnContinued();
+    return;
+  }
   wait_status_ = wait_status;
   ended_at_ = absl::Now();
 }
 
 void ForegroundCommand::OnStopped(int signal) {
-  if (!StopsUs(signal)) return;  // SIGSTOP is between the command and who sent it
+  if (!StopsUs(signal)) {
+    // SIGSTOP is between the command and who sent it; but no key would act on a terminal whose
+    // foreground group is stopped. No shell stops us here, as the command may go on at any time.
+    if (!terminal_.given()) return;
+    terminal_.TakeBackWithModes();
+    stopped_ = true;
+    tell_stopped_at_ = absl::Now() + kStoppedByAfter;
+    if (absl::Now() - ctrl_c_at_ < kCtrlCBeforeStop) OnSignal(SIGINT);
+    return;
+  }
   if (signal != SIGTSTP && !terminal_.given() && terminal_.Ours()) {
     // It only needs the terminal, which we kept for a pager that seems to need it less.
     GiveTerminal();
@@ -144,15 +174,25 @@ void ForegroundCommand::OnStopped(int signal) {
   (void)kill(-child_.pid(), SIGCONT);
 }
 
+void ForegroundCommand::OnContinued() {
+  if (!std::exchange(stopped_, false)) return;
+  if (interrupted_ == 0 && terminal_.Ours()) GiveTerminal();
+}
+
 // Ctrl-Z stops the command, whose stop then stops us; everything else ends it, and what comes a
 // second time goes a step further.
 void ForegroundCommand::OnSignal(int number) {
+  if (number == SIGTSTP && stopped_) {
+    StopOurGroup();
+    if (!suspended_) (void)kill(-child_.pid(), SIGCONT);
+    return;
+  }
   if (number == SIGTSTP) {
     (void)kill(-child_.pid(), SIGTSTP);
     return;
   }
   if (interrupted_ == 0) {
-    interrupts_.reset();  // nothing of its group may be left, and so nothing of ours
+    EndInterruptWatch();  // nothing of its group may be left, and so nothing of ours
     interrupted_ = number;
     next_signal_ = number;
   }
@@ -162,12 +202,25 @@ void ForegroundCommand::OnSignal(int number) {
 // The terminal has sent SIGINT to the command's group and not to us. A command that ignores it goes
 // on to what follows at once.
 void ForegroundCommand::OnInterrupt() {
+  ctrl_c_ = true;
+  ctrl_c_at_ = absl::Now();
+  if (stopped_) return OnSignal(SIGINT);  // it may handle it, and cannot
   if (interrupted_ != 0 || wait_status_ || !IgnoresInterrupt(child_.pid())) return;
-  interrupts_.reset();
+  EndInterruptWatch();
   interrupted_ = SIGINT;
   ignored_ctrl_c_ = true;
   next_signal_ = SIGTERM;
   Escalate();
+}
+
+int ForegroundCommand::ExitCode() const {
+  const bool killed = WIFSIGNALED(*wait_status_);
+  if (ignored_ctrl_c_) return kDieOfInterruptWithGroup;
+  if (killed && WTERMSIG(*wait_status_) == SIGINT) {
+    return ctrl_c_ ? kDieOfInterruptWithGroup : kDieOfInterrupt;
+  }
+  if (killed && interrupted_ == SIGINT) return kDieOfInterrupt;  // it did not heed ours
+  return ExitCodeOfWait(*wait_status_);
 }
 
 // The signal that we got, then SIGTERM, then SIGKILL, a grace time apart.

@@ -49,8 +49,10 @@ class ForegroundCommand {
   // Ends it unstarted.
   void Discard() { child_.Discard(); }
 
-  // Of waitpid: a stop, or its end.
+  // Of waitpid: a stop, that it goes on, or its end.
   void OnChange(int wait_status);
+  // Whether stageload keeps it stopped, so that nobody else is to have it go on.
+  void SetSuspended(bool suspended) { suspended_ = suspended; }
   // SIGINT, SIGTERM, SIGHUP or SIGTSTP that we got.
   void OnSignal(int number);
   // Ctrl-C while it has the terminal.
@@ -72,6 +74,9 @@ class ForegroundCommand {
   int interrupted() const { return interrupted_; }
   // Whether that was a Ctrl-C which the command ignored.
   bool ignored_ctrl_c() const { return ignored_ctrl_c_; }
+  // What we exit with for its end, once the terminal is back: its own code, and where SIGINT ended
+  // it we die of that.
+  int ExitCode() const;
 
   // Stops this process and its group as Ctrl-Z would have, had the command not been in a group of
   // its own; so the shell takes the terminal. Returns when somebody continues us, or at once where
@@ -81,7 +86,9 @@ class ForegroundCommand {
  private:
   void Watch();
   void OnStopped(int signal);
+  void OnContinued();
   void GiveTerminal();
+  void EndInterruptWatch();
   void Escalate();
 
   HeldChild child_;
@@ -97,6 +104,11 @@ class ForegroundCommand {
   absl::Time ended_at_;
   int interrupted_ = 0;
   bool ignored_ctrl_c_ = false;
+  bool ctrl_c_ = false;  // while it had the terminal
+  absl::Time ctrl_c_at_ = absl::InfinitePast();
+  bool stopped_ = false;  // by SIGSTOP, while it had the terminal, which we have since
+  bool suspended_ = false;
+  absl::Time tell_stopped_at_ = absl::InfiniteFuture();
   int next_signal_ = 0;  // for the command's group, at `escalate_at_`
   absl::Time escalate_at_ = absl::InfiniteFuture();
   absl::Time killed_ = absl::InfiniteFuture();

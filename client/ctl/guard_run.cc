@@ -14,6 +14,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
+#include "client/ctl/own_end.h"
 #include "client/ctl/signals.h"
 
 namespace stageload::ctl {
@@ -195,11 +196,11 @@ std::optional<int> GuardRun::AwaitRoom() {
         continue;
       }
       progress_.Clear();
-      return ExitOfSignal(signalled->number);
+      return ExitOfOwnSignal(signalled->number);
     }
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
       // The daemon may have admitted it and stopped it at once, and its word be still under way.
-      if (!WIFSTOPPED(changed->wait_status)) command_.OnChange(changed->wait_status);
+      if (EndedBy(changed->wait_status)) command_.OnChange(changed->wait_status);
     }
   }
 }
@@ -215,7 +216,7 @@ std::optional<int> GuardRun::OnCallEndedWaiting(const absl::Status& status) {
     OnLost(status);
     return std::nullopt;
   }
-  if (!status.ok()) return Fail(NamingOptions(status));
+  if (!status.ok()) return Fail(NamingOptions(status, &request_.policy()));
   return Fail(absl::UnavailableError("the daemon ended the call before there was room"));
 }
 
@@ -256,7 +257,11 @@ void GuardRun::OnAnswer(v1::Job job) {
   job_ = std::move(job);
   command_.SetGrace(GraceOf(job_.policy()));
   const bool suspended = job_.state() == v1::JOB_STATE_SUSPENDED;
-  if (suspended && !told_suspended_) Note(absl::StrCat("suspended: ", ReasonLine(job_)));
+  command_.SetSuspended(suspended);
+  if (suspended && !told_suspended_) {
+    Note(absl::StrCat("suspended: ", ReasonLine(job_), "; `stageloadctl resume ", job_.id(),
+                      "` lets it go on"));
+  }
   told_suspended_ = suspended;
   const bool stopping =
       job_.state() == v1::JOB_STATE_STOPPING || job_.state() == v1::JOB_STATE_OUT_OF_MEMORY ||
@@ -337,7 +342,7 @@ void GuardRun::AwaitVerdict() {
 }
 
 int GuardRun::ExitCode() const {
-  if (command_.ignored_ctrl_c()) return ExitOfSignal(SIGINT);
+  if (command_.ignored_ctrl_c()) return command_.ExitCode();
   switch (job_.reason()) {
     case v1::REASON_SWAP_BUDGET:
     case v1::REASON_SWAP_LIMIT:
@@ -348,7 +353,7 @@ int GuardRun::ExitCode() const {
     case v1::REASON_TIMEOUT:
       return kExitOther;
     default:
-      return ExitCodeOfWait(*command_.wait_status());
+      return command_.ExitCode();
   }
 }
 

@@ -32,13 +32,16 @@ InterruptWatch::InterruptWatch(pid_t group, std::function<void()> on_interrupt)
   if (Start()) thread_ = std::thread([this] { Watch(); });
 }
 
-InterruptWatch::~InterruptWatch() {
+InterruptWatch::~InterruptWatch() { (void)End(); }
+
+bool InterruptWatch::End() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
     if (pid_ > 0) (void)kill(pid_, SIGKILL);
   }
   if (thread_.joinable()) thread_.join();
+  return heard_;
 }
 
 void InterruptWatch::Watch() {
@@ -52,9 +55,10 @@ void InterruptWatch::Watch() {
     {
       const std::lock_guard lock(mutex_);
       (void)waitpid(std::exchange(pid_, -1), &status, 0);
-      if (stop_) return;
+      const bool interrupted = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+      heard_ = heard_ || interrupted;
+      if (stop_ || !interrupted) return;
     }
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGINT) return;
     on_interrupt_();
   } while (Start());
 }

@@ -27,7 +27,11 @@ class InterruptWatch {
   InterruptWatch(pid_t group, std::function<void()> on_interrupt);
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
-  ~InterruptWatch();  // nothing of it is left in the group then
+  ~InterruptWatch();
+
+  // Nothing of it is left in the group then. Whether the group ever got SIGINT, also where
+  // `on_interrupt` was not yet called for it.
+  bool End();
 
  private:
   void Watch();
@@ -40,6 +44,7 @@ class InterruptWatch {
   std::mutex mutex_;
   pid_t pid_ = -1;
   bool stop_ = false;
+  bool heard_ = false;
   std::thread thread_;
 };
 

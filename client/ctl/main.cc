@@ -19,6 +19,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/other_words.h"
+#include "client/ctl/own_end.h"
 #include "client/ctl/print.h"
 
 namespace stageload::ctl {
@@ -95,8 +96,7 @@ int main(int argc, char** argv) {
     if (!stageload::ctl::CloseOut() && code == stageload::ctl::kExitOk) {
       code = stageload::ctl::kExitOther;
     }
-    // Nothing is left to do, and taking a gRPC library down costs milliseconds.
-    std::_Exit(code);
+    stageload::ctl::EndWith(code);
   } catch (const std::exception& error) {
     stageload::ctl::Note(error.what());
     return stageload::ctl::kExitOther;

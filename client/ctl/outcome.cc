@@ -35,6 +35,8 @@ int ExitCodeOf(const v1::Job& job) {
   }
 }
 
+bool EndedBy(int wait_status) { return WIFEXITED(wait_status) || WIFSIGNALED(wait_status); }
+
 int ExitCodeOfWait(int wait_status) {
   if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
   if (WIFSIGNALED(wait_status)) return ExitOfSignal(WTERMSIG(wait_status));

@@ -16,7 +16,8 @@ std::vector<v1::JobState> JobStates();  // all of them, PENDING first
 
 // The exit code for a job that has ended; see exit_code.h. Never 0 unless it is COMPLETED.
 int ExitCodeOf(const v1::Job& job);
-// From the status of waitpid.
+// From the status of waitpid: whether that is an end, and the exit code for it.
+bool EndedBy(int wait_status);
 int ExitCodeOfWait(int wait_status);
 
 // "SWAP_BUDGET: charge 8.2 GiB over its budget of 8 GiB"; the exit code or signal where the job has

@@ -14,6 +14,7 @@
 #include "client/ctl/exit_code.h"
 #include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
+#include "client/ctl/own_end.h"
 #include "client/ctl/signals.h"
 
 namespace stageload::ctl {
@@ -95,11 +96,11 @@ std::optional<int> RecordRun::AwaitFirst() {
           absl::StrCat("process ", subject_.pid, " ended before it was read once")));
     }
     if (const auto* signalled = std::get_if<Signalled>(&*event)) {
-      if (signalled->number != SIGTSTP) return ExitOfSignal(signalled->number);
+      if (signalled->number != SIGTSTP) return ExitOfOwnSignal(signalled->number);
       ForegroundCommand::StopOurGroup();
     }
     if (const auto* changed = std::get_if<ChildChanged>(&*event)) {
-      if (WIFSTOPPED(changed->wait_status)) continue;
+      if (!EndedBy(changed->wait_status)) continue;
       command_->OnChange(changed->wait_status);
       Note("the command's process was ended before it was started");
       return std::max(ExitCodeOfWait(changed->wait_status), kExitOther);
@@ -198,7 +199,7 @@ void RecordRun::AwaitLastWord() {
   while (call_ && !watched_to_end_) {
     const absl::Duration left = until - absl::Now();
     const std::optional<Event> event = events_.Pop(std::max(left, absl::ZeroDuration()));
-    if (!event) return;
+    if (!event) return recording_->Unanswered();
     // A daemon that stops us signals the command first, and its word may be behind both signals.
     if (!std::holds_alternative<Signalled>(*event)) OnEvent(*event);
   }
@@ -208,8 +209,7 @@ int RecordRun::ExitCode() {
   recording_->End();
   if (!options_.quiet && !recording_->reader_gone()) Note(recording_->Line());
   if (!command_) return recording_->incomplete() ? kExitOther : kExitOk;
-  if (command_->ignored_ctrl_c()) return ExitOfSignal(SIGINT);
-  return ExitCodeOfWait(*command_->wait_status());
+  return command_->ExitCode();
 }
 
 }  // namespace stageload::ctl

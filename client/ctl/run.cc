@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/errors.h"
-#include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/job_follow.h"
 #include "client/ctl/job_request.h"
+#include "client/ctl/own_end.h"
 #include "client/ctl/signals.h"
 #include "client/ctl/submit.h"
 
@@ -30,7 +30,7 @@ int Run(const Invocation& invocation, const CLI::App& command, const JobOptions&
   std::atomic<std::int64_t> id{0};
   const SignalEvents signals({SIGINT, SIGTERM}, [&](int number) {
     // The second one leaves: the daemon has been told and stops the job.
-    if (interrupted.exchange(number) != 0) std::_Exit(ExitOfSignal(number));
+    if (interrupted.exchange(number) != 0) EndWith(ExitOfOwnSignal(number));
     if (id != 0) (void)CancelJob(*connection, id);  // it may have ended just now
   });
   const absl::StatusOr<v1::Job> job = SubmitJob(*connection, *request);
@@ -42,7 +42,7 @@ int Run(const Invocation& invocation, const CLI::App& command, const JobOptions&
   if (!ended.ok() && absl::IsUnavailable(ended.status())) {
     Note(absl::StrCat("job ", job->id(), " runs on without this command"));
   }
-  return interrupted != 0 ? ExitOfSignal(interrupted) : code;
+  return interrupted != 0 ? ExitOfOwnSignal(interrupted) : code;
 }
 
 }  // namespace

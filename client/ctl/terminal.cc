@@ -27,6 +27,8 @@ void Terminal::Give(pid_t group) {
   // after `stty tostop`, is stopped by SIGTTOU unless he ignores it (POSIX, 11.1.4), and a stopped
   // guard sees nothing.
   before_ = std::signal(SIGTTOU, SIG_IGN);
+  if (theirs_) (void)tcsetattr(fd_.get(), TCSADRAIN, &*theirs_);
+  theirs_.reset();
 }
 
 void Terminal::TakeBack() {
@@ -38,7 +40,10 @@ void Terminal::TakeBack() {
 void Terminal::TakeBackWithModes() {
   if (!given_) return;
   TakeBack();
-  if (modes_) (void)tcsetattr(fd_.get(), TCSADRAIN, &*modes_);
+  if (!modes_) return;
+  termios modes{};
+  if (tcgetattr(fd_.get(), &modes) == 0) theirs_ = modes;
+  (void)tcsetattr(fd_.get(), TCSADRAIN, &*modes_);
 }
 
 }  // namespace stageload::ctl

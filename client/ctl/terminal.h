@@ -27,7 +27,8 @@ class Terminal {
   void Give(pid_t group);
   // No-op unless it was given away.
   void TakeBack();
-  // As TakeBack, with the modes as they were: a command that was killed cannot have put them back.
+  // As TakeBack, with the modes as they were: a command that was killed, or stopped where it could
+  // do nothing about it, cannot have put them back. The next Give has those that the command had.
   void TakeBackWithModes();
 
   bool given() const { return given_; }
@@ -37,6 +38,7 @@ class Terminal {
   bool given_ = false;
   void (*before_)(int) = nullptr;  // what SIGTTOU did before it was given away
   std::optional<termios> modes_;
+  std::optional<termios> theirs_;  // from TakeBackWithModes to Give
 };
 
 }  // namespace stageload::ctl

@@ -106,6 +106,79 @@ TEST_F(GuardTerminal, CtrlCWhileItWaitsForRoomExitsWith130) {
   EXPECT_TRUE(ReadFile(PathOf("ran")).empty());
 }
 
+// ---- In a script ----
+
+// What would come next is not started, as it would not be if no stageloadctl stood before the
+// command.
+TEST_F(GuardTerminal, CtrlCEndsTheScriptThatItIsIn) {
+  StartDaemon();
+  const std::string ctl = kCtlProgram;
+  const std::string guard = absl::StrCat(ctl, " guard --wait-free 0 -- ");
+  const std::string sleeps = "sh -c 'echo ready; exec sleep 60'";
+  for (const std::string& command : std::vector<std::string>{
+           absl::StrCat(guard, sleeps),
+           absl::StrCat(guard, sleeps, " | cat"),  // the terminal is not given away
+           absl::StrCat(guard, "sh -c 'trap \"\" INT; echo ready; sleep 60'"),
+           absl::StrCat(guard, guard, sleeps),
+           absl::StrCat(ctl, " guard --wait-free 100 -- echo ran 2>&1 | sed 's/LEVEL/ready/'"),
+           absl::StrCat(ctl, " run --wait-free 0 -- ", sleeps),
+           absl::StrCat(ctl, " record -o ", PathOf("run.jsonl"), " --force -- ", sleeps)}) {
+    SCOPED_TRACE(command);
+    AtTerminal script(
+        {"/bin/bash", "-c", absl::StrCat("for i in 1 2; do ", command, "; done; echo went on")},
+        Environment());
+    ASSERT_TRUE(script.Shows("ready")) << script.shown();
+    script.Type(kCtrlC);
+    EXPECT_EQ(script.Wait(), 128 + SIGINT) << script.shown();
+    EXPECT_FALSE(absl::StrContains(script.shown(), "went on")) << script.shown();
+    EXPECT_EQ(std::vector<std::string>(absl::StrSplit(script.shown(), "ready")).size(), 2U)
+        << script.shown();
+  }
+  EXPECT_TRUE(OnlyTheDaemonRuns());
+}
+
+// Only the terminal's SIGINT is for the whole of it.
+TEST_F(GuardTerminal, ASigintForTheCommandAloneLeavesTheScriptGoingOn) {
+  StartDaemon();
+  AtTerminal script({"/bin/bash", "-c",
+                     absl::StrCat(kCtlProgram, " guard --wait-free 0 -- sh -c 'kill -INT $$'; ",
+                                  "echo went on after $?")},
+                    Environment());
+  EXPECT_EQ(script.Wait(), 0) << script.shown();
+  EXPECT_TRUE(absl::StrContains(script.shown(), "went on after 130")) << script.shown();
+}
+
+// ---- A command that is stopped and that no shell continues ----
+
+TEST_F(GuardTerminal, ACommandThatIsStoppedForGoodLeavesTheKeysToTheGuard) {
+  StartDaemon();
+  AtTerminal guard(
+      Guarding("stty raw -echo; kill -STOP $$; sleep 0.5; stty -a; echo went on; sleep 60"),
+      Environment());
+  ASSERT_TRUE(guard.Shows("was stopped (SIGSTOP)")) << guard.shown();
+  EXPECT_TRUE(guard.AtRest());
+  ASSERT_EQ(kill(static_cast<pid_t>(Show(1).value("pid", 0)), SIGCONT), 0);
+  ASSERT_TRUE(guard.Shows("went on")) << guard.shown();
+  EXPECT_TRUE(absl::StrContains(guard.shown(), "-echo ")) << "its modes are not back";
+  EXPECT_FALSE(guard.AtRest());
+}
+
+TEST_F(GuardTerminal, CtrlCEndsACommandThatIsSuspendedAndTheLineSaysHowItMayGoOn) {
+  StartDaemon();
+  AtTerminal guard(Guarding(UntilGo(7)), Environment());
+  ASSERT_TRUE(guard.Shows("ready"));
+  ASSERT_EQ(Ctl({"suspend", "1"}).exit_code, 0);
+  ASSERT_TRUE(guard.Shows("`stageloadctl resume 1` lets it go on")) << guard.shown();
+  ASSERT_EQ(Ctl({"resume", "1"}).exit_code, 0);
+  ASSERT_TRUE(Reaches(1, "RUNNING"));
+  ASSERT_EQ(Ctl({"suspend", "1"}).exit_code, 0);
+  ASSERT_TRUE(Reaches(1, "SUSPENDED"));
+  guard.Type(kCtrlC);
+  EXPECT_EQ(guard.Wait(), 128 + SIGINT) << guard.shown();
+  EXPECT_FALSE(absl::StrContains(guard.shown(), "SIGSTOP")) << guard.shown();
+  EXPECT_TRUE(OnlyTheDaemonRuns());
+}
+
 // ---- What the command finds ----
 
 TEST_F(GuardTerminal, TheTerminalIsTheCommandsOwnWithItsColoursAndProgressBars) {
