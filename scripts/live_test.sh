@@ -39,14 +39,18 @@ unset STAGELOAD_SOCKET STAGELOAD_DAEMON STAGELOAD_NO_AUTOSTART
 installed=no # by us
 step=start
 
+cancel_all() {
+  "$ctl" --no-autostart queue --json 2>/dev/null | jq -r '.jobs[]?.id' 2>/dev/null |
+    while read -r id; do "$ctl" --no-autostart cancel "$id" >/dev/null 2>&1; done
+}
 clean_up() {
   set +e # the rest is tidied also when one thing is gone already
   if [ "$installed" = yes ]; then
+    cancel_all # the service's, of the user's own home
     "$ctl" daemon uninstall >/dev/null 2>&1
   fi
   export STAGELOAD_HOME=$home
-  "$ctl" --no-autostart queue --json 2>/dev/null | jq -r '.jobs[]?.id' 2>/dev/null |
-    while read -r id; do "$ctl" --no-autostart cancel "$id" >/dev/null 2>&1; done
+  cancel_all
   "$ctl" --no-autostart daemon stop >/dev/null 2>&1
   rm -rf "$home"
 }

@@ -121,6 +121,16 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
              : kExitOther;
 }
 
+// Nobody runs it any more, now or at the next login.
+absl::Status TakeOut(const Installation& installation) {
+  Supervisor& supervisor = installation.supervisor();
+  if (installation.Exists()) return supervisor.Disable();
+  // systemd disables no unit whose file is gone, and says so too of stopping one that does not run.
+  const absl::Status stopped = supervisor.Unload();
+  const auto found = supervisor.Look();
+  return found.ok() && !found->loaded && found->pid == 0 ? absl::OkStatus() : stopped;
+}
+
 int Uninstall(const Invocation& invocation, const InstallOptions& options) {
   const auto installation = Installation::Of(options.platform, invocation.connect, "");
   if (!installation.ok()) return Fail(installation.status());
@@ -130,10 +140,11 @@ int Uninstall(const Invocation& invocation, const InstallOptions& options) {
   if (!lock.ok()) return Fail(lock.status());
   const auto found = installation->supervisor().Look();
   if (!found.ok()) return Fail(found.status());
-  if (!installation->Exists() && !found->loaded) {
+  const bool none = installation->Missing().size() == installation->files().size();
+  if (none && !found->loaded && installation->StaleLinks().empty()) {
     return Out("not installed\n") ? kExitOk : kExitOther;
   }
-  if (auto status = installation->supervisor().Disable(); !status.ok()) return Fail(status);
+  if (auto status = TakeOut(*installation); !status.ok()) return Fail(status);
   if (auto status = installation->Remove(); !status.ok()) return Fail(status);
   if (auto status = installation->supervisor().AfterRemoval(); !status.ok()) return Fail(status);
   return Out(absl::StrCat("uninstalled: jobs run on, and the next command starts a daemon; "

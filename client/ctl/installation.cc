@@ -278,7 +278,27 @@ absl::Status Installation::Remove() const {
                         std::filesystem::path(file.path).parent_path().string());
     }
   }
+  for (const std::string& link : StaleLinks()) {
+    if (::unlink(link.c_str()) == 0 || errno == ENOENT) continue;
+    return PlaceError(errno, "remove " + link, std::filesystem::path(link).parent_path().string());
+  }
   return absl::OkStatus();
+}
+
+std::vector<std::string> Installation::StaleLinks() const {
+  std::vector<std::string> links;
+  for (const ServiceFile& file : files_) {
+    const std::filesystem::path path(file.path);
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error)) {
+      const std::filesystem::path link = entry.path() / path.filename();
+      if (entry.path().extension() != ".wants") continue;
+      if (std::filesystem::is_symlink(link, error) && !std::filesystem::exists(link, error)) {
+        links.push_back(link.string());
+      }
+    }
+  }
+  return links;
 }
 
 }  // namespace stageload::ctl

@@ -58,7 +58,10 @@ class Installation {
   absl::Status CheckOurs() const;
   // Writes each whole, and makes the folders that the service needs.
   absl::Status Write() const;
+  // Also what StaleLinks() has.
   absl::Status Remove() const;
+  // By which systemd had it started at logins, where the file that they lead to is gone.
+  std::vector<std::string> StaleLinks() const;
 
  private:
   Installation() = default;

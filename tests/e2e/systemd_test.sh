@@ -97,6 +97,19 @@ sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/st
 all_is_gone uninstall
 "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
 
+# The files are removed by hand while it runs, and the next time once it is stopped.
+for stops in no yes; do
+  "$ctl" daemon install >/dev/null || fail "install"
+  [ $stops = no ] || systemctl --user stop stageloadd.socket stageloadd.service
+  rm "$HOME"/.config/systemd/user/stageloadd.*
+  "$ctl" daemon uninstall | grep -q "^uninstalled: " || fail "uninstall without the files"
+  [ -z "$(find "$HOME/.config/systemd/user" ! -type d)" ] ||
+    fail "left: $(ls -AR "$HOME/.config/systemd/user")"
+  all_is_gone "uninstall without the files"
+  "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
+done
+rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
+
 # A variable of this shell that the manager does not have.
 XDG_CONFIG_HOME=$folder/xdg "$ctl" daemon install || fail "install with another XDG_CONFIG_HOME"
 [ -e "$HOME/.config/systemd/user/stageloadd.socket" ] || fail "not where systemd reads"
