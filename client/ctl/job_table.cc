@@ -66,7 +66,7 @@ Table JobTable(const std::vector<v1::Job>& jobs) {
                {.title = "MEMORY", .right = true, .spare = 1},
                {.title = "FOOTPRINT", .right = true, .spare = 3},
                {.title = "CHARGE / BUDGET", .right = true, .spare = 2},
-               {.title = "WAITS FOR / REASON"}});
+               {.title = "WAITS FOR / REASON", .wrap = true}});
   for (const v1::Job& job : jobs) {
     const bool pending = job.state() == v1::JOB_STATE_PENDING;
     table.Add({absl::StrCat(job.id()),

@@ -37,9 +37,9 @@ std::string Largest(const v1::Profile& profile, bool (v1::ProfileRun::*has)() co
 
 std::string AllProfiles(const v1::ListProfilesResponse& response) {
   Table table({{.title = "PROFILE"},
-               {.title = "RUNS", .right = true},
-               {.title = "PEAK FOOTPRINT", .right = true},
-               {.title = "TRUE PEAK", .right = true},
+               {.title = "RUNS", .right = true, .spare = 2},
+               {.title = "PEAK FOOTPRINT", .right = true, .spare = 3},
+               {.title = "TRUE PEAK", .right = true, .spare = 1},
                {.title = "DECLARES", .right = true}});
   for (const v1::Profile& profile : response.profiles()) {
     table.Add(
