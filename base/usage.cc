@@ -114,6 +114,10 @@ class Walk {
     const std::string name = word.substr(0, equals);
     const CLI::Option* option = FindOption(*command_, name);
     if (option == nullptr) return UnknownOption(*command_, name);
+    const std::string value = equals == std::string::npos ? "true" : word.substr(equals + 1);
+    if (!TakesValue(*option) && value != "true" && value != "false") {
+      return Slip{command_, absl::StrCat(name, " takes no value: ", word)};
+    }
     return Given(*option, name, equals != std::string::npos);
   }
 

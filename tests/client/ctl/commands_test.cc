@@ -213,6 +213,12 @@ TEST(Slips, AnOptionThatIsGivenTwiceOrHasNoValueIsNamed) {
   EXPECT_NE(Ctl({"submit", "--busy", "a", "--busy", "b", "--", "true"}).code, 2);
 }
 
+TEST(Slips, AValueOfAnOptionThatTakesNoneIsNamed) {
+  EXPECT_THAT(Ctl({"queue", "--json=maybe"}).err,
+              StartsWith("stageload: --json takes no value: --json=maybe\n"));
+  EXPECT_NE(Ctl({"queue", "--json=true"}).code, 2);
+}
+
 TEST(Slips, WhatIsMissingIsNamedWithAnExample) {
   EXPECT_THAT(Ctl({"show"}).err,
               StartsWith("stageload: ID is missing, as in `stageloadctl show 3`\n"));
