@@ -59,6 +59,11 @@ const ConfigKey* Nearest(std::string word) {
 std::string UnknownKey(const std::string& name) {
   if (const ConfigKey* meant = Nearest(name)) {
     const std::string table = TableOf(meant->name);
+    if (table.empty() && WithoutTable(name) == meant->name) {
+      return absl::StrCat("unknown key \"", name, "\": what stands below the line [", TableOf(name),
+                          "] belongs to that table; ", meant->name,
+                          " is to stand above the first line in brackets");
+    }
     return absl::StrCat("unknown key \"", name, "\"; did you mean ", WithoutTable(meant->name),
                         table.empty() ? "" : absl::StrCat(" in the table [", table, "]"), "?");
   }
@@ -225,6 +230,8 @@ std::string ConfigTemplate() {
       "# with an example where there is none. Take the # away from those that you change, then:\n"
       "#   stageloadctl config check     # what is wrong with it\n"
       "#   stageloadctl config reload    # has the daemon that runs read it\n"
+      "# A key below a line in brackets belongs to that table; those of none stand above the "
+      "first.\n"
       "# Sizes are such as \"8G\" or \"512M\", durations such as \"90s\", \"30m\" or \"1d\".\n";
   const DaemonConfig defaults;
   std::string table;

@@ -73,8 +73,12 @@ int Path(const Invocation& invocation, const Options&) {
 }
 
 // The whole text or nothing; without `force` never over a file that is there.
-absl::Status WriteNew(const std::string& path, const std::string& text, bool force) {
+absl::Status WriteNew(std::string path, const std::string& text, bool force) {
   std::error_code error;
+  // A file that is kept elsewhere, with other dotfiles, stays there and the link with it.
+  if (force && std::filesystem::is_symlink(path, error)) {
+    path = std::filesystem::weakly_canonical(path, error).string();
+  }
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   const std::string temporary = absl::StrCat(path, ".", ::getpid());
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -148,8 +152,8 @@ absl::StatusOr<Json> Settings(const Invocation& invocation) {
 }
 
 std::string SettingsText(const Json& document, bool origin) {
-  std::vector<Column> columns = {{"KEY"}, {"VALUE"}};
-  if (origin) columns.push_back({"ORIGIN"});
+  std::vector<Column> columns = {{.title = "KEY"}, {.title = "VALUE", .wrap = !origin}};
+  if (origin) columns.push_back({.title = "ORIGIN", .wrap = true});
   Table table(std::move(columns));
   for (const Json& setting : document["settings"]) {
     std::vector<Cell> row = {setting["key"].get<std::string>(),

@@ -5,7 +5,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/closest_word.h"
 #include "base/error_reason.h"
 #include "base/text.h"
@@ -224,11 +226,29 @@ std::vector<std::string> TakeNone(AdmissionOptions& options) {
   return fields;
 }
 
+namespace {
+
+// Of "policy.swap_limit_bytes"; false for a field of something else.
+bool LeavesToDefault(const v1::Policy& asked, const std::string& field) {
+  const auto* descriptor =
+      asked.GetDescriptor()->FindFieldByName(std::string(absl::StripPrefix(field, "policy.")));
+  return descriptor != nullptr && descriptor->has_presence() &&
+         !asked.GetReflection()->HasField(asked, descriptor);
+}
+
+// "swap_limit of the config's [defaults]", of "--swap-limit".
+std::string ConfigKeyOf(const std::string& option) {
+  return absl::StrCat(absl::StrReplaceAll(absl::StripPrefix(option, "--"), {{"-", "_"}}),
+                      " of the config's [defaults]");
+}
+
+}  // namespace
+
 absl::Status AboutOption(const std::string& option, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
 }
 
-absl::Status NamingOptions(const absl::Status& status) {
+absl::Status NamingOptions(const absl::Status& status, const v1::Policy* asked) {
   static constexpr std::pair<const char*, const char*> kOptions[] = {
       {"after", "--after"},
       {"variables", "--env"},
@@ -252,7 +272,8 @@ absl::Status NamingOptions(const absl::Status& status) {
   std::string message(status.message());
   for (const auto& [name, option] : kOptions) {
     if (field != name || !message.starts_with(absl::StrCat(field, ": "))) continue;
-    message.replace(0, field.size(), option);
+    const bool of_config = asked != nullptr && LeavesToDefault(*asked, field);
+    message.replace(0, field.size(), of_config ? ConfigKeyOf(option) : option);
     return WithReason(absl::Status(status.code(), message), ReasonOf(status), field);
   }
   return status;

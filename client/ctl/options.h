@@ -63,8 +63,9 @@ std::vector<std::string> TakeNone(AdmissionOptions& options);
 // `status` with the option in front; keeps its code.
 absl::Status AboutOption(const std::string& option, const absl::Status& status);
 
-// What the daemon said about a field of the request, said about the option that it came from.
-absl::Status NamingOptions(const absl::Status& status);
+// What the daemon said about a field of the request, said about the option that it came from; or
+// about the config, where `asked`, the request's policy, leaves the field to its defaults.
+absl::Status NamingOptions(const absl::Status& status, const v1::Policy* asked = nullptr);
 
 // `text` as the value of `option`, which is named in the error.
 absl::StatusOr<absl::Duration> DurationOption(const std::string& option, const std::string& text);

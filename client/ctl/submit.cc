@@ -131,7 +131,7 @@ absl::StatusOr<v1::Job> SubmitJob(const Connection& connection, v1::SubmitJobReq
             current, &v1::JobService::Stub::SubmitJob, request);
       },
       kSubmitTries);
-  if (!job.ok()) return NamingOptions(job.status());
+  if (!job.ok()) return NamingOptions(job.status(), &request.policy());
   return job;
 }
 

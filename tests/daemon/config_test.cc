@@ -151,8 +151,9 @@ TEST_F(ConfigTest, AKeyThatBelongsIntoATableIsFoundThere) {
               HasSubstr("unknown key \"swap-budget\"; did you mean swap_budget in the table "
                         "[defaults]?"));
   EXPECT_THAT(ErrorOf("[defaults]\nmax_queued = 5\n"),
-              HasSubstr("config.toml:2: unknown key \"defaults.max_queued\"; did you mean "
-                        "max_queued?"));
+              HasSubstr("config.toml:2: unknown key \"defaults.max_queued\": what stands below the "
+                        "line [defaults] belongs to that table; max_queued is to stand above the "
+                        "first line in brackets"));
   EXPECT_THAT(ErrorOf("[default]\nswap_budget = \"8G\"\n"), HasSubstr("unknown key \"default\""));
   EXPECT_THAT(ErrorOf("log = \"debug\"\n"), HasSubstr("log: needs a table"));
 }

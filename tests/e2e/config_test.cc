@@ -76,6 +76,18 @@ TEST_F(ConfigFile, InitWritesAFileThatIsRightAndNeverOverOneThatIsThere) {
   }
 }
 
+TEST_F(ConfigFile, InitWithForceWritesWhatALinkLeadsToAndKeepsTheLink) {
+  const std::string kept = PathOf("dotfiles.toml");
+  WriteFile(kept, "max_queued = 7\n");
+  std::filesystem::create_directories(home());
+  std::filesystem::create_symlink(kept, File());
+  EXPECT_EQ(Ctl({"config", "init"}).exit_code, 1);
+  EXPECT_EQ(ReadFile(kept), "max_queued = 7\n");
+  EXPECT_EQ(Ctl({"config", "init", "--force"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(File()));
+  EXPECT_THAT(ReadFile(kept), HasSubstr("\n[defaults]\n"));
+}
+
 TEST_F(ConfigFile, CheckSaysEveryMistakeWithItsLine) {
   WriteFile(PathOf("new.toml"), "max_queud = 5\nsettle = 3\n");
   const Result check = Ctl({"config", "check", PathOf("new.toml")});

@@ -187,6 +187,17 @@ TEST(NamingOptions, SaysAboutTheOptionWhatTheDaemonSaidAboutTheField) {
   EXPECT_TRUE(NamingOptions(absl::OkStatus()).ok());
 }
 
+TEST(NamingOptions, NamesTheConfigWhereNoOptionWasGiven) {
+  const absl::Status status =
+      WithReason(absl::FailedPreconditionError("policy.swap_limit_bytes: never fits"), kNeverFits,
+                 "policy.swap_limit_bytes");
+  v1::Policy asked;
+  EXPECT_EQ(Message(NamingOptions(status, &asked)),
+            "swap_limit of the config's [defaults]: never fits");
+  asked.set_swap_limit_bytes(1);
+  EXPECT_EQ(Message(NamingOptions(status, &asked)), "--swap-limit: never fits");
+}
+
 TEST(JobIds, AreWholeNumbersFromOneUp) {
   EXPECT_EQ(*ParseJobId("7"), 7);
   for (const char* wrong : {"", "0", "-1", "x", "1.5", "99999999999999999999"}) {
