@@ -41,6 +41,7 @@ from stageload_client import (
     on_call,
 )
 from stageload_client import job as job_module
+from stageload_client._loop import library
 from stageload_client._wire import admission_service_pb2 as admission
 from stageload_client._wire import telemetry_service_pb2 as telemetry
 
@@ -1414,6 +1415,150 @@ print("ready")
     assert (code, err) == (0, "")
     assert time.monotonic() - begin < 10
     eventually(lambda: "careless" not in daemon.clients(), within=1)
+
+
+COLLECTED = """
+import gc, sys, threading
+from stageload_client import Job, MemoryMeter
+from stageload_client._loop import library
+
+class Runner:
+    def __init__(self):
+        self.job = Job("inner").start()
+        self.meter = MemoryMeter(sys.argv[1], 0.05).start()
+        self.me = self
+
+    def __del__(self):
+        print(threading.current_thread().name, flush=True)
+        self.meter.summary()
+        self.meter.close()
+        self.job.close()
+        try:
+            job.mark("from there")
+        except Exception as error:
+            print(error.reason, flush=True)
+
+def steps(box):
+    with job.stage("s", memory="1M"):
+        yield
+
+job = Job("outer", require=True).start()
+gc.disable()
+Runner()
+box = []
+box += [box, steps(box)]
+next(box[1])
+del box
+library().post(gc.collect)
+print(job.mark("lives"), job.current_stage, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_is_collected_on_the_librarys_thread_ends_there_and_holds_up_nobody(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(COLLECTED, str(path), stdin=subprocess.PIPE)
+    eventually(lambda: path.exists() and '"end"' in path.read_text())
+    assert [program.line() for _ in range(3)] == ["stageload", "WRONG_THREAD", "True None"]
+    eventually(lambda: "outer" in daemon.clients() and daemon.leases("outer") == [])
+    assert program.end() == (0, "", "")
+
+
+def test_the_librarys_thread_never_waits_for_itself(daemon: Daemon) -> None:
+    async def nothing() -> None:
+        pass
+
+    async def runs() -> str:
+        with pytest.raises(StageloadError) as raised:
+            library().run(nothing())
+        return raised.value.reason
+
+    with Job("render"):
+        assert library().run(runs()) == "WRONG_THREAD"
+
+
+CLOSED_LATE = {
+    "atexit": """
+import atexit
+from stageload_client import Job
+job = Job("late")
+atexit.register(job.close)
+job.start()
+""",
+    "generator": """
+from stageload_client import Job
+def steps():
+    with Job("late") as job, job.stage("s", memory="1M"):
+        yield 1
+        yield 2
+g = steps()
+next(g)
+""",
+    "__del__": """
+from stageload_client import Job
+class Runner:
+    def __init__(self):
+        self.job = Job("late").start()
+        self.lease = self.job.stage("s", memory="1M").acquire()
+    def __del__(self):
+        self.lease.release()
+        self.job.close()
+r = Runner()
+""",
+    "calls": """
+import asyncio, atexit
+from stageload_client import Job, MemoryMeter
+def late():
+    for call in (
+        lambda: job.mark("late"),
+        lambda: job.report(x=1),
+        lambda: job.stage("s", memory="1M").acquire(),
+        lambda: asyncio.run(job.mark_async("late")),
+        lambda: asyncio.run(job.stage("s", memory="1M").acquire_async()),
+        lambda: Job("next").start(),
+        lambda: asyncio.run(Job("next").start_async()),
+        lambda: MemoryMeter("/dev/null").start(),
+    ):
+        try:
+            call()
+        except Exception as error:
+            assert error.reason == "SESSION_CLOSED", error
+        else:
+            raise SystemError("no error")
+    lease.release()
+    asyncio.run(job.close_async())
+    assert job.closed and not job._session._leases
+atexit.register(late)
+job = Job("late").start()
+lease = job.stage("s", memory="1M").acquire()
+""",
+    "first job": """
+import atexit
+from stageload_client import Job
+def late():
+    global job
+    job = Job("late").start()
+atexit.register(late)
+class AtExit:
+    def __del__(self):
+        job.close()
+at_exit = AtExit()
+""",
+}
+
+
+@pytest.mark.parametrize("way", CLOSED_LATE)
+def test_a_job_that_is_used_after_the_programs_end_holds_up_no_exit(
+    daemon: Daemon, way: str
+) -> None:
+    program = daemon.run(CLOSED_LATE[way])
+    code, _, err = program.end(within=15)
+    if way == "first job" and "new thread at interpreter shutdown" in err:  # Python 3.12
+        return
+    assert (code, err) == (0, "")
+    eventually(lambda: "late" not in daemon.clients(), within=1)
 
 
 def test_a_job_can_be_interrupted_while_a_stage_waits(no_daemon: Daemon) -> None:

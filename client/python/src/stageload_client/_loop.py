@@ -5,6 +5,10 @@ second for each call that waits. It blocks all signals, so that the program's ma
 
 A child of a fork has no such thread, and gRPC does not live through a fork: there, everything
 raises Forked.
+
+Any Python code can be interrupted by other code, in the same thread: by a signal's handler, and by
+what is collected as garbage, which happens on this thread, too. So nothing waits for this thread
+while it holds a lock that this thread takes, and on this thread itself nothing is waited for.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import inspect
+import itertools
 import os
 import queue
 import signal
@@ -19,12 +25,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Coroutine
-from concurrent.futures import Future, InvalidStateError
 from typing import Any, Callable, TypeVar
 
-from .errors import Forked
+from .errors import Forked, StageloadError
 
 Result = TypeVar("Result")
+#: What came of it, or the exception.
+Deliver = Callable[[Any, "BaseException | None"], None]
 
 _ENDS_WITHIN = 2.0
 
@@ -41,12 +48,30 @@ def print_exception(what: str) -> None:
     say(f"stageload_client: {what}:\n{traceback.format_exc()}")
 
 
+class Ended(StageloadError):
+    """The program is at its end, and the library with it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the program is ending, and its jobs have been closed",
+            code="FAILED_PRECONDITION",
+            reason="SESSION_CLOSED",
+        )
+
+
+def _to_nobody(_result: Any, _error: BaseException | None) -> None:
+    pass
+
+
 class LibraryThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="stageload", daemon=True)
         self._closers: dict[int, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._numbers = itertools.count()
+        self._unanswered: dict[int, tuple[Coroutine[Any, Any, Any], Deliver]] = {}
+        self._over = False
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -56,43 +81,133 @@ class LibraryThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self.loop.run_forever()
+        finally:
+            self._refuse_all()
 
     def is_current(self) -> bool:
         return threading.current_thread() is self._thread
 
+    def check_may_wait(self) -> None:
+        if self.is_current():
+            raise StageloadError(
+                "not from the library's own thread, such as by what is collected as garbage there",
+                code="FAILED_PRECONDITION",
+                reason="WRONG_THREAD",
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Nothing runs on it any more: the program is at its end."""
+        return self._over or sys.is_finalizing()
+
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
-        if not self.loop.is_closed():
+        if not self.ended:
             self.loop.call_soon_threadsafe(function, *arguments)
 
-    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Not cancelled with the future: who gives up says so to the object that works."""
-        future: Future[Result] = Future()
+    def submit(self, work: Coroutine[Any, Any, Any], deliver: Deliver = _to_nobody) -> None:
+        """Begins it. `deliver` is called once, on any thread, and must not wait; with Ended when
+        the program is at its end. Who gives up says so to the object that works."""
+        number = next(self._numbers)
+        self._unanswered[number] = work, deliver
+        self.post(self._begin, number, work)
+        if self.ended:
+            self._refuse(number)
 
+    def _begin(self, number: int, work: Coroutine[Any, Any, Any]) -> None:
         async def run() -> None:
             try:
                 result = await work
             except BaseException as error:
-                with contextlib.suppress(InvalidStateError):  # cancelled
-                    future.set_exception(error)
+                self._answer(number, None, error)
             else:
-                with contextlib.suppress(InvalidStateError):
-                    future.set_result(result)
+                self._answer(number, result, None)
 
-        def begin() -> None:
+        if number in self._unanswered:
             task = self.loop.create_task(run())
             _tasks.add(task)
             task.add_done_callback(_tasks.discard)
 
-        self.post(begin)
-        return future
+    def _answer(self, number: int, result: Any, error: BaseException | None) -> None:
+        waits = self._unanswered.pop(number, None)
+        if waits is not None:
+            waits[1](result, error)
+
+    def _refuse(self, number: int) -> None:
+        waits = self._unanswered.pop(number, None)
+        if waits is None:
+            return
+        work, deliver = waits
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()
+        deliver(None, Ended())
+
+    def _refuse_all(self) -> None:
+        self._over = True
+        for number in list(self._unanswered):
+            self._refuse(number)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return self.submit(work).result()
+        """What comes of it. Ended at the end of the program; StageloadError on this thread."""
+        try:
+            self.check_may_wait()
+        except StageloadError:
+            work.close()
+            raise
+        # Not a Future: its lock would be held where it is waited for, and taken by this thread.
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.submit(work, lambda *answer: answers.put(answer))
+        result, error = answers.get()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # it and this frame would keep each other
+        answer: Result = result
+        return answer
+
+    def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """What ends or gives back something, wherever that is: it is not waited for on this thread,
+        and is no error at the end of the program, where all was closed."""
+        if self.is_current():
+            self.submit(work)
+            return
+        with contextlib.suppress(Ended):
+            self.run(work)
 
     async def run_async(self, work: Coroutine[Any, Any, Result]) -> Result:
         """From the caller's own loop."""
-        return await asyncio.wrap_future(self.submit(work))
+        try:
+            self.check_may_wait()
+            loop = asyncio.get_running_loop()
+        except BaseException:
+            work.close()
+            raise
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if future.done():  # cancelled
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def deliver(result: Any, error: BaseException | None) -> None:
+            with contextlib.suppress(RuntimeError):  # that loop is over
+                loop.call_soon_threadsafe(settle, result, error)
+
+        self.submit(work, deliver)
+        return await future
+
+    async def finish_async(self, work: Coroutine[Any, Any, None]) -> None:
+        """As finish(), also in a coroutine that is collected as garbage, where no loop runs."""
+        if self.is_current() or not _in_loop():
+            self.submit(work)
+            return
+        with contextlib.suppress(Ended):
+            await self.run_async(work)
 
     def close_at_exit(self, key: int, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._closers[key] = close
@@ -108,10 +223,23 @@ class LibraryThread:
             closing = [close() for close in list(self._closers.values())]
             await asyncio.gather(*closing, return_exceptions=True)
 
-        with contextlib.suppress(Exception):  # the process ends, whatever it was
-            self.submit(close_all()).result(timeout=_ENDS_WITHIN)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(_ENDS_WITHIN)
+        closed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        try:
+            self.submit(close_all(), lambda *_: closed.put(None))
+            with contextlib.suppress(queue.Empty):  # the process ends, whatever it was
+                closed.get(timeout=_ENDS_WITHIN)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(_ENDS_WITHIN)
+        finally:
+            self._refuse_all()
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 # asyncio itself keeps only weak references to tasks.
@@ -157,7 +285,7 @@ async def in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
             result, error = function(*arguments), None
         except BaseException as raised:
             result, error = None, raised
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is over
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="stageload-start", daemon=True).start()

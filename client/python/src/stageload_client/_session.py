@@ -121,6 +121,11 @@ class Ask:
             return False
         return True
 
+    def failed(self, _: Any, error: BaseException | None) -> None:
+        """The end of the work on it: all but an exception was delivered."""
+        if error is not None:
+            self.deliver(error)
+
     def left(self) -> float | None:
         return None if self.deadline is None else max(self.deadline - awake(), 0.0)
 

@@ -26,8 +26,9 @@ _installed: list[MainThreadStop] = []
 _before: Any = None
 # Sends _SIGNAL to have the handler taken away, where that was not done in the main thread.
 _unneeded = False
-# Of exceptions that are raised without a signal: whose the last one was.
-_async_lock = threading.Lock()
+# Of exceptions that are raised without a signal: whose the last one was. Where this is locked, what
+# is collected as garbage may close a job.
+_async_lock = threading.RLock()
 _async_of: MainThreadStop | None = None
 
 

@@ -186,7 +186,7 @@ class Lease:
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         ask = Ask(self.stage, self.memory, self._timeout, this_line(), answers.put)
         try:
-            thread.submit(self._job._session.acquire(ask))
+            thread.submit(self._job._session.acquire(ask), ask.failed)
             while True:
                 answer = answers.get()
                 if not isinstance(answer, Waiting):
@@ -214,7 +214,7 @@ class Lease:
         # A task is a line of work as a thread is.
         ask = Ask(self.stage, self.memory, self._timeout, this_line(), deliver)
         try:
-            thread.submit(self._job._session.acquire(ask))
+            thread.submit(self._job._session.acquire(ask), ask.failed)
             while True:
                 answer = await answers.get()
                 if not isinstance(answer, Waiting):
@@ -229,14 +229,22 @@ class Lease:
 
     def release(self) -> None:
         """Gives it back; a second time does nothing."""
-        if self._end():
-            assert self._key is not None
-            self._job._thread().run(self._job._session.release(self._key))
+        if not self._may_end():
+            return
+        try:
+            self._end()
+        finally:
+            if self._key is not None and not self._job.closed:
+                library().finish(self._job._session.release(self._key))
 
     async def release_async(self) -> None:
-        if self._end():
-            assert self._key is not None
-            await self._job._thread().run_async(self._job._session.release(self._key))
+        if not self._may_end():
+            return
+        try:
+            self._end()
+        finally:
+            if self._key is not None and not self._job.closed:
+                await library().finish_async(self._job._session.release(self._key))
 
     def __enter__(self) -> Lease:
         return self.acquire()
@@ -292,13 +300,13 @@ class Lease:
         self.managed = managed
         self._job._stage_begins(self)
 
-    def _end(self) -> bool:
+    def _may_end(self) -> bool:
         """Whether there is something to give back."""
-        if not self.held or self._job._in_child():
-            return False
+        return self.held and not self._job._in_child()
+
+    def _end(self) -> None:
         self.held = False
         self._job._stage_ends(self)
-        return self._key is not None and not self._job.closed
 
 
 class Job:
@@ -409,12 +417,12 @@ class Job:
     def close(self) -> None:
         """Ends the registration: its leases and its places in the queue are free again."""
         if self._end():
-            library().run(self._session.close())
+            library().finish(self._session.close())
             self._callbacks.close()
 
     async def close_async(self) -> None:
         if self._end():
-            await library().run_async(self._session.close())
+            await library().finish_async(self._session.close())
             self._callbacks.close()
 
     def __enter__(self) -> Job:
@@ -451,7 +459,7 @@ class Job:
         return thread
 
     def _began(self, thread: LibraryThread, absent: str | None) -> None:
-        thread.close_at_exit(id(self), self._session.close)
+        thread.close_at_exit(id(self), self._close_at_exit)
         _active.append(self)
         if absent is None:
             return
@@ -474,6 +482,10 @@ class Job:
         if self._end():
             thread.submit(self._session.close())
             self._callbacks.close()
+
+    async def _close_at_exit(self) -> None:
+        if self._end():
+            await self._session.close()
 
     def _end(self) -> bool:
         """Whether there is a registration to end. From here on nothing is raised by itself."""
@@ -500,12 +512,7 @@ class Job:
                 reason="SESSION_CLOSED",
             )
         thread = library()
-        if thread.is_current():
-            raise StageloadError(
-                "not from the library's own thread",
-                code="FAILED_PRECONDITION",
-                reason="WRONG_THREAD",
-            )
+        thread.check_may_wait()
         return thread
 
     # ---- What it does ----
@@ -695,10 +702,15 @@ class Job:
 
     def _tell_gauges(self, again: bool) -> None:
         """Without waiting for it; then every few seconds, while a stage is held on a GPU."""
-        gauges = self._all_gauges({})
-        if not gauges or self.closed:
+        if self.closed:
             return
         thread = library()
+        if thread.is_current():  # see _gauge_time()
+            self._callbacks.call(lambda: self._tell_gauges(again))
+            return
+        gauges = self._all_gauges({})
+        if not gauges:
+            return
         thread.submit(self._session.report(gauges, []))
         if again:
             thread.post(self._tell_gauges_later)

@@ -133,12 +133,12 @@ class MemoryMeter:
         """Writes the last line. No sample comes after it."""
         if self._may_close():
             self._ends()
-            library().run(self._close())
+            library().finish(self._close())
 
     async def close_async(self) -> None:
         if self._may_close():
             self._ends()
-            await library().run_async(self._close())
+            await library().finish_async(self._close())
 
     def __enter__(self) -> MemoryMeter:
         return self.start()
@@ -212,7 +212,7 @@ class MemoryMeter:
     def summary(self) -> dict[str, Any]:
         """The figures of the file so far, as `stageloadctl summary --json` has them."""
         if self._started and not self.closed and not self._in_child():
-            library().run(self._catch_up())
+            library().finish(self._catch_up())
         return summarise(read_trace(self.path))
 
     # ---- The file ----
