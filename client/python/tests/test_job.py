@@ -1479,6 +1479,39 @@ def test_the_librarys_thread_never_waits_for_itself(daemon: Daemon) -> None:
         assert library().run(runs()) == "WRONG_THREAD"
 
 
+FIRST_IN_A_HANDLER = """
+import signal, threading
+from stageload_client import Job
+
+start = threading.Thread.start
+
+def interrupted(thread):
+    start(thread)
+    threading.Thread.start = start
+    signal.raise_signal(signal.SIGUSR1)
+
+def alarm(*_):
+    with Job("inner", require=True) as job:
+        print(job.mark("inner"))
+
+signal.signal(signal.SIGUSR1, alarm)
+threading.Thread.start = interrupted
+with Job("outer", require=True) as job:
+    print(job.mark("outer"))
+print([thread.name for thread in threading.enumerate()])
+"""
+
+
+def test_a_signals_handler_that_interrupts_the_librarys_start_may_make_a_job(
+    daemon: Daemon,
+) -> None:
+    program = daemon.run(FIRST_IN_A_HANDLER)
+    code, out, err = program.end()
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == ["True", "True"]
+    assert out.splitlines()[2].count("'stageload'") == 1
+
+
 CLOSED_LATE = {
     "atexit": """
 import atexit

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,69 @@ def test_a_start_that_is_interrupted_records_nothing(
     else:
         assert lines(path, "end")
         assert "after" not in path.read_text()
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from stageload_client import Job, MemoryMeter
+
+write, count = os.write, 0
+
+def interrupt(data):
+    if b"step" in data and threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGUSR1)
+
+def interrupted(file, data):
+    interrupt(data)
+    written = write(file, data)
+    interrupt(data)
+    return written
+
+def alarm(*_):
+    global count
+    meter.mark(f"alarm {count}")
+    if count % 20 == 0:  # this waits for the library's thread, which writes samples
+        job.mark("from the handler")
+    count += 1
+
+signal.signal(signal.SIGUSR1, alarm)
+with Job("render") as job, MemoryMeter(sys.argv[1], interval=0.02) as meter:
+    os.write = interrupted
+    for number in range(200):
+        meter.mark(f"step {number}")
+    os.write = write
+"""
+
+
+def test_a_signals_handler_may_mark_what_it_has_interrupted(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    program = daemon.run(INTERRUPTED, str(path))
+    assert program.end() == (0, "", "")
+    notes = [line.get("note", "") for line in lines(path, "event")]
+    steps = [note for note in notes if note.startswith("step")]
+    alarms = [note for note in notes if note.startswith("alarm")]
+    assert steps == [f"step {number}" for number in range(200)]
+    assert alarms == [f"alarm {number}" for number in range(len(alarms))]
+    assert len(alarms) == 400
+    assert summarise(read_trace(str(path)))["ended"]
+
+
+def test_what_many_threads_mark_is_in_the_file_when_they_go_on(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+
+    def mark(thread: int) -> bool:
+        for number in range(50):
+            note = f"{thread}.{number}."
+            meter.mark(note)
+            if f'"{note}"' not in path.read_text():
+                return False
+        return True
+
+    with MemoryMeter(path, interval=0.02) as meter, ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(mark, range(4)))
+    assert len(lines(path, "event")) == 200
 
 
 def loads(path: Path) -> list[dict[str, Any]]:

@@ -244,24 +244,34 @@ def _in_loop() -> bool:
 
 # asyncio itself keeps only weak references to tasks.
 _tasks: set[asyncio.Task[None]] = set()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _library: LibraryThread | None = None
 
 
 def library() -> LibraryThread:
     """Of this process; started by the first call."""
+    if _library is None:
+        with _lock:
+            _start()
+    assert _library is not None
+    if _library.pid != os.getpid():
+        raise Forked("stageload_client's connection to the daemon")
+    return _library
+
+
+def _start() -> None:
     global _library
-    with _lock:
+    if _library is None:
+        made = LibraryThread()
         if _library is None:
-            _library = LibraryThread()
-        elif _library.pid != os.getpid():
-            raise Forked("stageload_client's connection to the daemon")
-        return _library
+            _library = made
+        else:  # a signal's handler has come here, too, while this one started
+            made._end()
 
 
 def _child_has_no_lock_held() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_child_has_no_lock_held)

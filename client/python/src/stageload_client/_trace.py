@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -32,12 +34,26 @@ def to_hundredth(level: float) -> float | int:
     return int(rounded) if rounded == math.floor(rounded) else rounded
 
 
+class _Line:
+    """On its way into the file."""
+
+    def __init__(self, text: bytes, last: bool) -> None:
+        self.text = text
+        self.last = last
+        self.done = False
+        self.error: Exception | None = None
+
+
 class TraceWriter:
-    """Each line is whole in the file when write() returns; one thread at a time."""
+    """Each line is whole in the file when write() returns. From any thread, and from a signal's
+    handler or a finalizer that interrupts write(): its line is written once that goes on."""
 
     def __init__(self, path: str, first: dict[str, Any]) -> None:
         """Empties the file for a recording that begins with that line, if it is one."""
         self.path = path
+        self._lines: deque[_Line] = deque()  # that are to be written next, by who has the lock
+        self._lock = threading.RLock()
+        self._writing = False
         self._encode(first)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o666)
@@ -49,9 +65,56 @@ class TraceWriter:
             raise
 
     def write(self, line: dict[str, Any]) -> None:
-        """ValueError for a line that no reader takes. OSError, as on a full disk; what was cut by
-        it is completed before the next line."""
-        new = self._encode(line)
+        """ValueError for a line that no reader takes, and after the last one. OSError, as on a full
+        disk; what was cut by it is completed before the next line."""
+        added = self._add(line)
+        with self._lock:
+            self._write_all()
+        self._write_others()
+        _raise(added)
+
+    def post(self, line: dict[str, Any], last: bool = False) -> Callable[[], bool]:
+        """The same for who must not wait, as for a thread that was interrupted as it wrote: then
+        that one writes it, too. Whether it was written, or could not be. The file is closed after
+        the last one."""
+        added = self._add(line, last)
+        self._write_others()
+        _raise(added)
+        return lambda: added.done
+
+    def _add(self, line: dict[str, Any], last: bool = False) -> _Line:
+        added = _Line(self._encode(line), last)
+        self._lines.append(added)
+        return added
+
+    def _write_others(self) -> None:
+        """What was added meanwhile by who found the lock taken."""
+        while self._lines and not self._writing and self._lock.acquire(blocking=False):
+            try:
+                self._write_all()
+            finally:
+                self._lock.release()
+
+    def _write_all(self) -> None:
+        if self._writing:  # this thread does, and was interrupted
+            return
+        self._writing = True
+        try:
+            while self._lines:
+                line = self._lines.popleft()
+                try:
+                    self._write(line.text)
+                except (OSError, ValueError) as error:
+                    line.error = error
+                line.done = True
+                if line.last:
+                    self.close()
+        finally:
+            self._writing = False
+
+    def _write(self, new: bytes) -> None:
+        if self._fd < 0:
+            raise ValueError(f"{self.path}: the trace has ended")
         left = self._cut + new
         while left:
             try:
@@ -75,6 +138,15 @@ class TraceWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _raise(line: _Line) -> None:
+    error, line.error = line.error, None
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error  # it and this frame would keep each other
 
 
 @dataclass

@@ -9,7 +9,8 @@ The file is a trace as `stageloadctl record` writes it, and `summary`, `plot` an
 it; each line is in the file as soon as it is written. The daemon samples the process and its
 descendants from outside, so a program that holds the interpreter's lock leaves no gap.
 
-Threads: all calls may be made from any thread. fork: as with Job.
+Threads: all calls may be made from any thread, and from a signal's handler: a mark of one that has
+interrupted the meter as it wrote is in the file as soon as that goes on. fork: as with Job.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import datetime
 import math
 import os
 import stat
-import threading
 from typing import Any, Union
 
 from ._clock import awake_ns
@@ -58,6 +58,8 @@ _SHORTEST, _LONGEST = 0.02, 3600.0
 _REFUSED_PAUSE = 5.0
 _FIRST_SAMPLE_WITHIN = 5.0
 _CATCHES_UP_WITHIN = 1.0
+# Who was interrupted as it wrote a line writes the last one, too.
+_WRITES_WITHIN = 1.0
 _LONGEST_TEXT = 256
 # What is no regular file and takes a trace all the same.
 _NEVER_BLOCK = ("/dev/null", "/dev/full")
@@ -92,7 +94,6 @@ class MemoryMeter:
         self._connect = self._options
         self._require = require
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # of the writer
         self._writer: TraceWriter | None = None
         self._begin_ns = 0
         self._last_t = 0.0  # of the newest sample
@@ -238,40 +239,42 @@ class MemoryMeter:
     def _event(self, event: dict[str, Any], t: float | None = None) -> None:
         if self._in_child():
             raise Forked("this MemoryMeter")
-        with self._lock:
-            if self._writer is None or self.closed:
-                raise StageloadError(
-                    "the meter is not running", code="FAILED_PRECONDITION", reason="WRONG_STATE"
-                )
-            line = {"type": "event", **event}
-            line["t"] = to_millisecond(self._seconds() if t is None else t)
-            self._writer.write(line)
+        writer = self._writer
+        if writer is None or self.closed:
+            raise _not_running()
+        line = {"type": "event", **event}
+        line["t"] = to_millisecond(self._seconds() if t is None else t)
+        # The library's thread waits for nobody who may wait for it.
+        write = writer.post if library().is_current() else writer.write
+        try:
+            write(line)
+        except ValueError:
+            if self.closed:  # meanwhile
+                raise _not_running() from None
+            raise
 
     def _try_write(self, line: dict[str, Any]) -> None:
         """What cannot be written of the samples is left out: the disk may have room at the next."""
-        try:
-            if self._writer is not None:
-                self._writer.write(line)
-        except OSError:
-            pass
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.post(line)
 
     def _add(self, answer: telemetry.WatchProcessResponse) -> None:
-        with self._lock:
-            if self.closed:
-                return
-            sample = answer.sample if answer.HasField("sample") else None
-            for event in answer.events:
-                t = self._seconds() if sample is None else self._time_of(event, sample)
-                self._try_write(_event_line(event, t))
-            if answer.dropped > 0:
-                note = f"{answer.dropped} samples were left out: this program was too slow"
-                t = to_millisecond(self._last_t)
-                self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
-            if sample is not None:
-                t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
-                self._note_gap(t)
-                self._last_t = t
-                self._try_write(_sample_line(sample, t))
+        if self.closed:
+            return
+        sample = answer.sample if answer.HasField("sample") else None
+        for event in answer.events:
+            t = self._seconds() if sample is None else self._time_of(event, sample)
+            self._try_write(_event_line(event, t))
+        if answer.dropped > 0:
+            note = f"{answer.dropped} samples were left out: this program was too slow"
+            t = to_millisecond(self._last_t)
+            self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
+        if sample is not None:
+            t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
+            self._note_gap(t)
+            self._last_t = t
+            self._try_write(_sample_line(sample, t))
 
     def _note_gap(self, until: float) -> None:
         """Why there were no samples until then, if there was anything."""
@@ -320,12 +323,17 @@ class MemoryMeter:
             await asyncio.wait([self._task], timeout=1.0)
         elif self._connection is not None:  # its file could not be made
             await self._connection.close()
-        with self._lock:
-            self.closed = True
-            self._note_gap(self._seconds())
-            self._try_write({"type": "end"})
-            if self._writer is not None:
-                self._writer.close()
+        self.closed = True
+        if self._writer is None:
+            return
+        self._note_gap(self._seconds())
+        with contextlib.suppress(OSError):
+            written = self._writer.post({"type": "end"}, last=True)
+            until = awake_ns() + round(_WRITES_WITHIN * 1e9)
+            while not written():
+                if awake_ns() > until:
+                    return
+                await asyncio.sleep(0.005)
 
     async def _catch_up(self) -> None:
         """Until what the daemon has sampled is in the file, which this thread could not write while
@@ -408,6 +416,12 @@ def _check_file(path: str) -> None:
         return
     kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
     raise ValueError(f"{path} is {kind}; a trace is written to a regular file or to /dev/null")
+
+
+def _not_running() -> StageloadError:
+    return StageloadError(
+        "the meter is not running", code="FAILED_PRECONDITION", reason="WRONG_STATE"
+    )
 
 
 def _check_fields(fields: dict[str, TraceField]) -> None:
