@@ -40,6 +40,7 @@ from stageload_client import (  # noqa: E402
     on_call,
     release,
     safetensors_size,
+    staged,
     watch_pipeline,
 )
 from stageload_client.staged import sizes_path  # noqa: E402
@@ -594,6 +595,45 @@ def test_a_load_that_fails_gives_its_lease_back(daemon: Daemon) -> None:
         with pytest.raises(OSError, match="no such file"):
             models["vae"]
         eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
+
+
+@pytest.mark.parametrize("moment", ["acquired", "loaded", "measured", "remembered", "told"])
+def test_a_load_that_is_interrupted_keeps_the_model_and_its_lease_or_neither(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupts(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def load() -> Any:
+        if moment == "loaded":
+            interrupts()
+        return nn.Linear(256, 256)
+
+    kept = moment in ("remembered", "told")
+    with Job("render") as job:
+        models = StagedModels({"a": Model(load, memory="30M")}, stages={"s": ["a"]}, job=job)
+        with monkeypatch.context() as patched:
+            if moment == "acquired":
+                patched.setattr(job, "_tell_gauges", interrupts)
+            elif moment == "measured":
+                patched.setattr(staged, "module_size", interrupts)
+            elif moment == "remembered":
+                patched.setattr(models._sizes, "put", interrupts)
+            elif moment == "told":
+                patched.setattr(staged, "tell", interrupts)
+            with pytest.raises(KeyboardInterrupt), models.stage("s"):
+                models["a"]
+        assert models.loaded == (["a"] if kept else [])
+        assert job.current_stage == ("s" if kept else None)
+        eventually(lambda: daemon.client("render"))
+        eventually(lambda: daemon.leases("render") == (["s"] if kept else []))
+        with monkeypatch.context() as patched:
+            patched.setattr(job, "_tell_gauges", interrupts)
+            if kept:  # a free that is interrupted as the lease goes back
+                with pytest.raises(KeyboardInterrupt):
+                    models.close()
+        assert models.loaded == []
+        eventually(lambda: daemon.leases("render") == [])
 
 
 def test_random_generators_stand_after_a_load_where_they_stood(home: Path) -> None:

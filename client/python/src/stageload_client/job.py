@@ -195,7 +195,7 @@ class Lease:
             self._take(answer)
         except BaseException:
             answer = None  # as in _take()
-            thread.post(self._job._session.give_up, ask)
+            self._give_up(thread, ask)
             raise
         return self
 
@@ -223,7 +223,7 @@ class Lease:
             self._take(answer)
         except BaseException:
             answer = None  # as in _take()
-            thread.post(self._job._session.give_up, ask)
+            self._give_up(thread, ask)
             raise
         return self
 
@@ -294,6 +294,12 @@ class Lease:
         self.forced = answer.forced
         self.waited = answer.waited
         self._job._stage_begins(self)
+
+    def _give_up(self, thread: LibraryThread, ask: Ask) -> None:
+        """Also what was granted, when it was interrupted since."""
+        thread.post(self._job._session.give_up, ask)
+        self.held = False
+        self._job._forget_stage(self)
 
     def _only_named(self, managed: bool) -> None:
         self.held = True
@@ -695,9 +701,12 @@ class Job:
         self._stages.append(lease)
         self._tell_gauges(again=True)
 
-    def _stage_ends(self, lease: Lease) -> None:
+    def _forget_stage(self, lease: Lease) -> None:
         if lease in self._stages:
             self._stages.remove(lease)
+
+    def _stage_ends(self, lease: Lease) -> None:
+        self._forget_stage(lease)
         self._tell_gauges(again=False)
 
     def _tell_gauges(self, again: bool) -> None:

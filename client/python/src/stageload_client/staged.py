@@ -239,7 +239,7 @@ class StagedModels:
                         code="FAILED_PRECONDITION",
                         reason="WRONG_STAGE",
                     )
-                self._loaded[name] = self._load(name)
+                self._load(name)
             return self._loaded[name].module
 
     @contextlib.contextmanager
@@ -312,30 +312,36 @@ class StagedModels:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _load(self, name: str) -> _Loaded:
+    def _load(self, name: str) -> None:
+        """Wherever it is interrupted, the model and its lease are both there, or neither is."""
         lease = None
         size = self.size(name)
         if self._job is not None and size:
-            lease = self._job.stage(self._label(name), memory=size, timeout=self._timeout).acquire()
-        begin = time.monotonic()
+            lease = self._job.stage(self._label(name), memory=size, timeout=self._timeout)
+        # What is no torch module cannot be measured, and what is declared for it is no measure.
+        loaded, measured = _Loaded(None, lease, size or 0), 0
         try:
-            with generators_kept():
-                module = self._models[name].load()
-            # What is no torch module cannot be measured, and what is declared for it is no measure.
-            took = size or 0
-            if is_module(module):
-                took = module_size(module)
-                if took:
-                    self._sizes.put(name, took)
-        except BaseException:
             if lease is not None:
-                lease.release()
+                lease.acquire()
+            begin = time.monotonic()
+            with generators_kept():
+                loaded.module = self._models[name].load()
+            if is_module(loaded.module):
+                loaded.nbytes = measured = module_size(loaded.module)
+            took = time.monotonic() - begin
+            self._loaded[name] = loaded
+        except BaseException:
+            if self._loaded.get(name) is not loaded:
+                loaded.module = None
+                if lease is not None:
+                    lease.release()
             raise
         kind = "reload" if name in self._before else "load"
         self._before.add(name)
+        if measured:
+            self._sizes.put(name, measured)
         note = "" if self._stage else "outside_stage"
-        tell(kind, name, took, time.monotonic() - begin, self._stage, note)
-        return _Loaded(module, lease, took)
+        tell(kind, name, loaded.nbytes, took, self._stage, note)
 
     def _free(self, name: str, stage: str | None) -> None:
         """Afterwards it is forgotten and its lease given back, also when something else holds it;
@@ -358,9 +364,12 @@ class StagedModels:
         self._forget(name)
 
     def _forget(self, name: str) -> None:
-        lease = self._loaded.pop(name).lease
-        if lease is not None:
-            lease.release()
+        lease = self._loaded[name].lease
+        try:
+            if lease is not None:
+                lease.release()
+        finally:
+            self._loaded.pop(name, None)
 
 
 def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
