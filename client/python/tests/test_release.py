@@ -13,6 +13,7 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Generator
@@ -43,6 +44,7 @@ from stageload_client import (  # noqa: E402
     staged,
     watch_pipeline,
 )
+from stageload_client._loop import library  # noqa: E402
 from stageload_client.staged import sizes_path  # noqa: E402
 
 nn: Any = torch.nn
@@ -634,6 +636,83 @@ def test_a_load_that_is_interrupted_keeps_the_model_and_its_lease_or_neither(
                     models.close()
         assert models.loaded == []
         eventually(lambda: daemon.leases("render") == [])
+
+
+FORKED = """
+import os, threading, torch
+from stageload_client import Job, Model, StagedModels, watch_pipeline
+
+loads, go_on = threading.Semaphore(0), threading.Event()
+
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+class Pipe:
+    transformer = Slow()
+
+def load():
+    loads.release()
+    go_on.wait()
+    return torch.nn.Linear(2, 2)
+
+def fork(child):
+    pid = os.fork()
+    if pid == 0:
+        child()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+with Job("render", require=True) as job:
+    models = StagedModels({"a": Model(load, memory="1M"), "b": Slow}, stages={}, job=job)
+    watched = watch_pipeline(Pipe(), job)
+
+    def holds():
+        with watched._lock:
+            models["a"]
+
+    thread = threading.Thread(target=holds)
+    thread.start()
+    loads.acquire()
+    fork(lambda: (models["b"], models.close(), watched.close()))
+    go_on.set()
+    thread.join()
+    with models._lock:
+        fork(lambda: models._lock.__exit__())
+    models.close()
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_loads_may_close_what_it_has(daemon: Daemon) -> None:
+    program = daemon.run(FORKED)
+    assert program.end() == (0, "7\n7\n", "")
+
+
+def test_what_the_librarys_thread_would_wait_for_is_refused(daemon: Daemon) -> None:
+    loads = threading.Event()
+
+    def load() -> Any:
+        loads.set()
+        with job.stage("more", memory="1M"):  # which that thread gets for it
+            eventually(lambda: refused)
+        return nn.Linear(8, 8)
+
+    async def close() -> None:
+        models.close()
+
+    refused: list[StageloadError] = []
+    with Job("render") as job:
+        models = StagedModels({"a": load}, stages={}, job=job)
+        thread = threading.Thread(target=lambda: models["a"])
+        thread.start()
+        loads.wait()
+        with pytest.raises(StageloadError) as raised:
+            library().run(close())
+        refused.append(raised.value)
+        thread.join()
+        assert raised.value.reason == "WRONG_THREAD"
+        library().run(close())
+        assert models.loaded == []
 
 
 def test_random_generators_stand_after_a_load_where_they_stood(home: Path) -> None:

@@ -269,6 +269,12 @@ def _start() -> None:
             made._end()
 
 
+def check_may_wait() -> None:
+    """StageloadError on the library's thread."""
+    if _library is not None:
+        _library.check_may_wait()
+
+
 def _child_has_no_lock_held() -> None:
     global _lock
     _lock = threading.RLock()

@@ -15,12 +15,12 @@ import copy
 import functools
 import inspect
 import operator
-import threading
 import types
 from collections.abc import Mapping
 from typing import Any
 
 from ._checks import check_filled
+from ._lock import ForkedLock
 from .job import Job, Lease
 from .units import Duration, Size, parse_size, parse_timeout
 
@@ -41,7 +41,7 @@ class Watched:
         if 0 in self._memory.values():
             raise ValueError("a stage's memory is above 0; leave it out to name the stage only")
         self._timeout = parse_timeout(timeout)
-        self._lock = threading.RLock()
+        self._lock = ForkedLock()
         self._lease: Lease | None = None
         self._depth = 0
         self._patched: list[_Call] = []

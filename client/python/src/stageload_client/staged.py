@@ -19,6 +19,8 @@ A torch module is freed by release(), whoever else refers to it. Of anything els
 of MLX, the reference is dropped, so that it is freed unless something else refers to it.
 
 Threads: one at a time loads or frees; a model must not be in use when a stage begins that frees it.
+fork: a child may free what it has of the models, whatever another thread did; their leases are its
+parent's.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ import os
 import struct
 import sys
 import tempfile
-import threading
 import time
 import warnings
 import weakref
@@ -40,6 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
+from ._lock import ForkedLock
 from .errors import StageloadError
 from .job import Job, Lease
 from .release import (
@@ -219,7 +221,7 @@ class StagedModels:
         self._timeout = parse_timeout(timeout)
         program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
         self._sizes = _Sizes(sizes_path(), program)
-        self._lock = threading.RLock()
+        self._lock = ForkedLock()
         self._loaded: dict[str, _Loaded] = {}
         self._before: set[str] = set()  # were loaded at some time
         self._stage: str | None = None
