@@ -689,18 +689,16 @@ def test_a_child_that_is_forked_while_a_thread_loads_may_close_what_it_has(daemo
 
 
 def test_what_the_librarys_thread_would_wait_for_is_refused(daemon: Daemon) -> None:
-    loads = threading.Event()
+    loads, refused = threading.Event(), threading.Event()
 
     def load() -> Any:
         loads.set()
-        with job.stage("more", memory="1M"):  # which that thread gets for it
-            eventually(lambda: refused)
+        refused.wait(20)
         return nn.Linear(8, 8)
 
     async def close() -> None:
         models.close()
 
-    refused: list[StageloadError] = []
     with Job("render") as job:
         models = StagedModels({"a": load}, stages={}, job=job)
         thread = threading.Thread(target=lambda: models["a"])
@@ -708,7 +706,7 @@ def test_what_the_librarys_thread_would_wait_for_is_refused(daemon: Daemon) -> N
         loads.wait()
         with pytest.raises(StageloadError) as raised:
             library().run(close())
-        refused.append(raised.value)
+        refused.set()
         thread.join()
         assert raised.value.reason == "WRONG_THREAD"
         library().run(close())
@@ -981,6 +979,43 @@ def test_watch_pipeline_makes_encoders_denoiser_and_decode_stages(
     assert stages_of(path) == ["text encoder", "denoise", "decode"] * 2
     with Job("other") as job, pytest.raises(ValueError, match="use on_call"):
         watch_pipeline(object(), job)
+
+
+def test_a_stage_of_a_pipeline_ends_with_what_its_part_raises_and_with_a_run_without_decode(
+    daemon: Daemon,
+) -> None:
+    class Latent(Pipeline):
+        def maybe_free_model_hooks(self) -> str:
+            seen.append(job.current_stage)
+            return "freed"
+
+        def __call__(self, job: Job, steps: int = 3) -> Any:
+            x = self.transformer(torch.rand(1, steps))
+            return x, self.maybe_free_model_hooks()
+
+    def granted() -> None:
+        seen.append(job.current_stage)
+        with job.stage("next", memory="1M"):
+            eventually(lambda: daemon.leases("render") == ["next"])
+
+    seen: list[str | None] = []
+    pipe = Latent()
+    with Job("render") as job:
+        watched = watch_pipeline(pipe, job, memory={"denoise": "30M"})
+        with pytest.raises(RuntimeError, match="shapes"):
+            pipe(job, steps=5)
+        granted()
+        assert pipe(job, steps=8)[1] == "freed"
+        granted()
+        assert seen == [None, "denoise", None]
+        pipe.transformer(torch.rand(1, 8))
+        eventually(lambda: daemon.leases("render") == ["denoise"])
+        watched.close()
+        with watch_pipeline(pipe, job), watch_pipeline(pipe, job, memory={"denoise": "30M"}):
+            pipe(job, steps=8)
+            granted()
+        assert "maybe_free_model_hooks" not in vars(pipe)
+        eventually(lambda: daemon.leases("render") == [])
 
 
 def test_a_copy_of_a_watched_module_computes_with_its_own_weights_and_is_not_watched(

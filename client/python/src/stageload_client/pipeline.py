@@ -10,6 +10,7 @@ Threads: a pipeline is called by one thread at a time; coroutines of one beside 
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import contextvars
 import copy
 import functools
@@ -30,6 +31,8 @@ _DIFFUSERS = {
     "denoise": ("transformer", "transformer_2", "unet", "prior", "decoder"),
     "decode": ("vae.decode", "vqvae.decode", "vqgan.decode", "image_vae.decode"),
 }
+# What they call last, also where nothing is decoded (output_type="latent").
+_DIFFUSERS_LAST = "maybe_free_model_hooks"
 
 
 class Watched:
@@ -66,18 +69,26 @@ class Watched:
         *parts, name = path.split(".")
         for part in parts:
             target = getattr(target, part)
-        call = _kind(target, name)(self, target, name, stage, ends_with_call)
-        self._patched.append(call)
-        setattr(target, name, call)
+        self._put(_kind(target, name)(self, target, name, stage, ends_with_call))
         if stage not in self.stages:
             self.stages.append(stage)
+
+    def _put(self, call: _Call) -> None:
+        self._patched.append(call)
+        setattr(call._owner, call._name, call)
 
     def _enter(self, stage: str) -> None:
         if self._lease is not None and self._lease.stage == stage:
             return
         self._leave()
-        if not self._idle():
-            self._lease = self._new_lease(stage).acquire()
+        if self._idle():
+            return
+        self._lease = self._new_lease(stage)
+        try:
+            self._lease.acquire()
+        except BaseException:
+            self._leave()
+            raise
 
     def _idle(self) -> bool:
         """Calls are only passed on."""
@@ -87,9 +98,17 @@ class Watched:
         return self._job.stage(stage, self._memory.get(stage), timeout=self._timeout)
 
     def _leave(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        try:
+            if self._lease is not None:
+                self._lease.release()
+        finally:
+            self._lease = None
+
+    def _call_ends(self, stage_ends: bool) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and stage_ends:
+                self._leave()
 
 
 class _Call:
@@ -114,17 +133,20 @@ class _Call:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         watched = self._watched
-        with watched._lock:
-            if watched._depth == 0:
-                watched._enter(self._stage)
-            watched._depth += 1
+        inside, ends = False, self._ends_with_call
         try:
-            return self._original(*arguments, **named)
-        finally:
             with watched._lock:
-                watched._depth -= 1
-                if watched._depth == 0 and self._ends_with_call:
-                    watched._leave()
+                if watched._depth == 0:
+                    watched._enter(self._stage)
+                watched._depth += 1
+                inside = True
+            return self._original(*arguments, **named)
+        except BaseException:
+            ends = True
+            raise
+        finally:
+            if inside:
+                watched._call_ends(ends)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Only where a class is watched."""
@@ -154,6 +176,19 @@ class _Call:
 _running: contextvars.ContextVar[tuple[Watched, ...]] = contextvars.ContextVar(
     "stageload_running", default=()
 )
+
+
+class _LastCall(_Call):
+    """What a pipeline calls when it is done."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        watched = self._watched
+        with watched._lock:
+            watched._depth += 1
+        try:
+            return self._original(*arguments, **named)
+        finally:
+            watched._call_ends(True)
 
 
 class _CoroutineCall(_Call):
@@ -270,7 +305,9 @@ def watch_pipeline(
 
     memory: what to take a lease of before a stage, by its name, such as {"decode": "6G"}: what the
     stage takes on top of what is loaded already. A stage without is only named. "decode" ends when
-    the VAE returns, the others when another stage begins: the denoiser is called once a step.
+    the VAE returns, the others when another stage begins (the denoiser is called once a step), when
+    a call of a part raises, and at the end of the pipeline, where that calls its
+    maybe_free_model_hooks().
     ValueError when no part is found.
     """
     for name in memory or {}:
@@ -304,3 +341,6 @@ def _watch_parts(watched: Watched, pipe: Any) -> None:
                     f"{type(owner).__name__}.{method} is no ordinary method; use on_call for it"
                 )
             watched._watch(owner, method, stage, ends_with_call=method == "decode")
+    with contextlib.suppress(ValueError):  # it cannot be watched
+        if hasattr(pipe, _DIFFUSERS_LAST) and _kind(pipe, _DIFFUSERS_LAST) in (_Call, _LastCall):
+            watched._put(_LastCall(watched, pipe, _DIFFUSERS_LAST, "", ends_with_call=True))
