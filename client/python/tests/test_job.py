@@ -635,6 +635,43 @@ def test_a_stop_is_told_though_the_task_that_started_the_job_has_ended(daemon: D
     assert time.monotonic() - begin < 20
 
 
+@pytest.mark.parametrize("way", ["finally", "while it closes", "cancelled by another"])
+def test_close_async_raises_the_stop_that_has_cancelled_its_task(daemon: Daemon, way: str) -> None:
+    async def run() -> str:
+        job = await Job("render", require=True).start_async()
+        try:
+            if way == "cancelled by another":
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_soon(task.cancel)
+            else:
+                daemon.ctl("cancel", str(job.client_id))
+            if way == "while it closes":  # nothing was awaited since
+                eventually(lambda: job.stop_requested)
+                job._cancel_task(job._session.stop or StopRequested("", ""))
+            else:
+                await asyncio.sleep(30)
+        finally:
+            await job.close_async()
+            closed.append(True)
+        return "nothing"
+
+    async def task() -> str:
+        try:
+            return await run()
+        except StopRequested as stop:
+            await asyncio.sleep(0)  # the task goes on
+            return stop.reason
+
+    closed: list[bool] = []
+    if way == "cancelled by another":
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(task())
+        assert closed
+    else:
+        assert asyncio.run(task()) == "CANCELLED"
+
+
 def test_a_job_of_an_awaited_cell_that_is_to_end_is_told_between_cells(daemon: Daemon) -> None:
     program = daemon.run(f"""{KERNEL}
 import asyncio

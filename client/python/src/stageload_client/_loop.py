@@ -203,7 +203,7 @@ class LibraryThread:
 
     async def finish_async(self, work: Coroutine[Any, Any, None]) -> None:
         """As finish(), also in a coroutine that is collected as garbage, where no loop runs."""
-        if self.is_current() or not _in_loop():
+        if self.is_current() or not in_loop():
             self.submit(work)
             return
         with contextlib.suppress(Ended):
@@ -234,7 +234,7 @@ class LibraryThread:
             self._refuse_all()
 
 
-def _in_loop() -> bool:
+def in_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -45,7 +45,7 @@ from ._checks import (
 from ._connection import options_for
 from ._gauges import device_gauges
 from ._line import this_line
-from ._loop import CallbackThread, LibraryThread, library, say
+from ._loop import CallbackThread, LibraryThread, in_loop, library, say
 from ._session import Ask, Grant, Phase, Session
 from ._stop import MainThreadStop
 from ._wire import admission_service_pb2 as admission
@@ -427,9 +427,10 @@ class Job:
             self._callbacks.close()
 
     async def close_async(self) -> None:
-        if self._end():
-            await library().finish_async(self._session.close())
-            self._callbacks.close()
+        """As close(). When the daemon has had the task cancelled that called start_async(), this
+        raises StopRequested in it in place of the CancelledError that it is called under, as in a
+        `finally`, or gets."""
+        await self._close_async(sys.exc_info()[1])
 
     def __enter__(self) -> Job:
         return self.start()
@@ -446,12 +447,33 @@ class Job:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close_async()
-        if kind is asyncio.CancelledError and self._task_stopped and self._session.stop:
-            uncancel = getattr(self._task, "uncancel", None)
-            if uncancel is not None:
-                uncancel()
-            raise self._session.stop._copy() from None
+        await self._close_async(error)
+
+    async def _close_async(self, error: BaseException | None) -> None:
+        """`error`: the exception that is on its way out."""
+        try:
+            if self._end():
+                await library().finish_async(self._session.close())
+                self._callbacks.close()
+        except asyncio.CancelledError as cancelled:
+            if not self._stop_was(cancelled):
+                raise
+            error = cancelled
+        stop = self._session.stop
+        if stop is None or not self._stop_was(error):
+            return
+        error = None  # this frame would keep it, and it the frames that it came through
+        self._task_stopped = False
+        uncancel = getattr(self._task, "uncancel", None)
+        if uncancel is not None:
+            uncancel()
+        raise stop._copy() from None
+
+    def _stop_was(self, error: BaseException | None) -> bool:
+        """Whether the daemon's word was what has cancelled this task."""
+        if not self._task_stopped or not isinstance(error, asyncio.CancelledError):
+            return False
+        return in_loop() and asyncio.current_task() is self._task
 
     def _begin(self) -> LibraryThread:
         if self._started:
