@@ -28,6 +28,7 @@ from stageload_client import (
     Forked,
     Job,
     JobEvent,
+    MemoryMeter,
     NeverFits,
     NoDaemon,
     NoDaemonWarning,
@@ -1547,6 +1548,28 @@ def test_a_signals_handler_that_interrupts_the_librarys_start_may_make_a_job(
     assert (code, err) == (0, "")
     assert out.splitlines()[:2] == ["True", "True"]
     assert out.splitlines()[2].count("'stageload'") == 1
+
+
+def test_where_nothing_says_where_a_daemon_would_be_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HOME", "STAGELOAD_HOME", "XDG_STATE_HOME", "STAGELOAD_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    why = "no daemon: neither STAGELOAD_HOME nor HOME is set"
+    with pytest.warns(NoDaemonWarning, match=why):
+        job = Job("render").start()
+    with contextlib.closing(job), job.stage("decode", memory="1M") as lease:
+        assert not lease.managed
+        assert not job.mark("alone")
+    with pytest.raises(NoDaemon, match=why):
+        Job("strict", require=True).start()
+    with pytest.raises(NoDaemon, match=why):
+        MemoryMeter("/dev/null").start()
+    with MemoryMeter("/dev/null", require=False) as meter:
+        meter.mark("alone")
+    monkeypatch.setenv("HOME", "relative")
+    with pytest.raises(ValueError, match='HOME="relative" is not an absolute path'):
+        Job("render")
 
 
 CLOSED_LATE = {

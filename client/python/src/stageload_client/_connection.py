@@ -174,8 +174,16 @@ class Stream:
 
 @dataclass(frozen=True)
 class ConnectOptions:
-    paths: _paths.Paths
+    paths: _paths.Paths | None
     autostart: bool
+    nowhere: str = ""  # why there are no paths
+
+    @property
+    def absent(self) -> str:
+        """What is said where none answers."""
+        if self.paths is None:
+            return self.nowhere
+        return f"no daemon answers at {self.paths.socket}"
 
     def without_start(self) -> ConnectOptions:
         return replace(self, autostart=False)
@@ -183,6 +191,7 @@ class ConnectOptions:
 
 @dataclass
 class Connection:
+    path: str  # of the daemon's socket
     channel: Any  # a grpc.aio.Channel
     calls: Calls
     version: admin.GetVersionResponse
@@ -192,8 +201,13 @@ class Connection:
 
 
 def options_for(socket: str | None, autostart: bool) -> ConnectOptions:
-    """Reads the environment. ValueError for a path that cannot be."""
-    return ConnectOptions(_paths.resolve(socket), autostart and not _autostart.forbidden())
+    """Reads the environment. ValueError for a path that cannot be. Where nothing says where a
+    daemon would be, there is none."""
+    try:
+        paths = _paths.resolve(socket)
+    except _paths.NoHome as error:
+        return ConnectOptions(None, False, f"no daemon: {error}")
+    return ConnectOptions(paths, autostart and not _autostart.forbidden())
 
 
 def _lives(path: str) -> bool:
@@ -286,14 +300,14 @@ def _open(path: str) -> Any:
 
 async def connect(options: ConnectOptions) -> Connection:
     """NoDaemon, or CallFailed, when there is none that answers."""
+    if options.paths is None:
+        raise NoDaemon(options.nowhere)
     path = options.paths.socket
     for tries in range(1, _CONNECT_TRIES + 1):
         try:
             if not listens(path):
                 if not options.autostart:
-                    raise NoDaemon(
-                        f"no daemon answers at {path}; start one with `stageloadctl daemon start`"
-                    )
+                    raise NoDaemon(f"{options.absent}; start one with `stageloadctl daemon start`")
                 await in_thread(_autostart.start, options.paths, listens)
         except OSError as error:
             raise CallFailed("UNKNOWN", str(error)) from error
@@ -312,7 +326,7 @@ async def connect(options: ConnectOptions) -> Connection:
                 raise
             await asyncio.sleep(0.02)
         else:
-            return Connection(channel, calls, version)
+            return Connection(path, channel, calls, version)
     raise AssertionError("unreachable")
 
 

@@ -17,6 +17,10 @@ class Paths:
     lock: str  # holds the daemon's pid
 
 
+class NoHome(ValueError):
+    """Nothing says where a daemon would be."""
+
+
 def _normal(path: str) -> str:
     return "/" + os.path.normpath(path).lstrip("/")
 
@@ -33,9 +37,7 @@ def _absolute(environment: Mapping[str, str], name: str) -> str | None:
 def _home(environment: Mapping[str, str]) -> str:
     home = _absolute(environment, "HOME")
     if home is None:
-        raise ValueError(
-            "neither STAGELOAD_HOME nor HOME is set; set one of them to an absolute path"
-        )
+        raise NoHome("neither STAGELOAD_HOME nor HOME is set; set one of them to an absolute path")
     return home
 
 
@@ -65,7 +67,7 @@ def resolve(
     environment: Mapping[str, str] = os.environ,
     platform: str = sys.platform,
 ) -> Paths:
-    """`socket` comes before $STAGELOAD_SOCKET. ValueError for a path that cannot be."""
+    """`socket` comes before $STAGELOAD_SOCKET. NoHome; ValueError for a path that cannot be."""
     state, runtime = _folders(environment, platform)
     if socket:
         chosen = os.path.abspath(socket)

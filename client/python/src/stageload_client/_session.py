@@ -272,7 +272,7 @@ class Session:
             raise
         registered = first.registered
         link = Link(connection, stream, registered.client_id, registered.joined, self._daemons + 1)
-        client = (self._options.paths.socket, link.client_id)
+        client = (connection.path, link.client_id)
         if not link.joined or client in _clients:
             link.own = client
             _clients[client] = _clients.get(client, 0) + 1
@@ -478,7 +478,7 @@ class Session:
                 return self.link
             if self.phase is Phase.ABSENT:
                 if self._require:
-                    raise NoDaemon(f"no daemon answers at {self._options.paths.socket}")
+                    raise NoDaemon(self._options.absent)
                 return None
             left = ask.left()
             if left == 0.0:
