@@ -847,6 +847,18 @@ def test_of_what_cannot_be_measured_no_size_is_remembered(home: Path) -> None:
     assert (again.size("bundle"), again.size("linear")) == (None, SIZE)
 
 
+def test_without_any_home_sizes_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("STAGELOAD_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    models = StagedModels({"a": linear()}, stages={}, name="render")
+    assert models["a"] is models["a"]
+    assert models.size("a") is None
+
+
 def hooked() -> Any:
     model = nn.Linear(256, 256)
     model._hf_hook = object()

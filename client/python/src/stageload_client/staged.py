@@ -120,6 +120,13 @@ def sizes_path() -> Path:
     return base / "stageload" / "model_sizes.json"
 
 
+def _sizes_path_or_none() -> Path:
+    try:
+        return sizes_path()
+    except RuntimeError:  # the user has no home, not even in the password database
+        return Path(os.devnull) / "model_sizes.json"
+
+
 class _Sizes:
     """Of earlier runs, by program and model. A file that cannot be read or written is no error."""
 
@@ -220,7 +227,7 @@ class StagedModels:
         self._job = job
         self._timeout = parse_timeout(timeout)
         program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
-        self._sizes = _Sizes(sizes_path(), program)
+        self._sizes = _Sizes(_sizes_path_or_none(), program)
         self._lock = ForkedLock()
         self._loaded: dict[str, _Loaded] = {}
         self._before: set[str] = set()  # were loaded at some time
