@@ -2,6 +2,7 @@
 // socket to it as descriptor 3 (start_channel.h).
 #include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "daemon/jobs/shim/shim.h"
 #include "daemon/jobs/start_channel.h"
@@ -11,6 +12,9 @@ int main(int argc, char** argv) {
     ::fputs("stageload-shim runs a job for stageloadd and is not started by hand\n", stderr);
     return 2;
   }
-  return stageload::jobs::RunShim(argv[1],
-                                  stageload::jobs::Descriptor(stageload::jobs::kStartChannel));
+  const int code = stageload::jobs::RunShim(
+      argv[1], stageload::jobs::Descriptor(stageload::jobs::kStartChannel));
+  // Without what is run at an exit: LeakSanitizer starts a process there and waits for it for ever when
+  // a stop of the job ends it with all others of the session.
+  ::_exit(code);
 }
