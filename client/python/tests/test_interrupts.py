@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import contextlib
 import dis
+import gc
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ import pytest
 from conftest import Daemon, eventually
 
 import stageload_client
-from stageload_client import Job, Lease, MemoryMeter, StageloadError
+from stageload_client import Job, Lease, MemoryMeter, StageloadError, on_call
 from stageload_client import meter as meter_module
 from stageload_client.job import active_job
 
@@ -117,10 +118,11 @@ def no_job() -> bool:
 
 
 @pytest.fixture
-def pool(no_daemon: Daemon) -> Daemon:
+def pool(no_daemon: Daemon) -> Iterator[Daemon]:
     no_daemon.config('memory_pool = "150M"\n')
     no_daemon.start()
-    return no_daemon
+    yield no_daemon
+    gc.collect()  # so that no other test gets warnings of the calls that were interrupted
 
 
 def test_a_stage_that_is_interrupted_as_it_ends_gives_its_lease_back(pool: Daemon) -> None:
@@ -236,6 +238,33 @@ def test_a_meter_that_is_interrupted_as_it_starts_or_ends_samples_no_more(
             path.unlink()
         else:
             assert moment == "entered", at
+
+
+@pytest.mark.parametrize("moment", ["entered", "left"])
+def test_a_call_of_a_part_that_is_interrupted_ends_its_stage(pool: Daemon, moment: str) -> None:
+    class Vae:
+        def decode(self, interrupt: Interrupt | None) -> str | None:
+            if interrupt is not None:
+                sys.settrace(None)
+                if moment == "left":
+                    interrupt.arm()
+                return None
+            return job.current_stage
+
+    with Job("render", require=True) as job:
+        vae = Vae()
+        with on_call(vae, "decode", "decode", job, memory="150M") as watched:
+
+            def run(interrupt: Interrupt) -> None:
+                if moment == "entered":
+                    interrupt.arm()
+                vae.decode(interrupt)
+
+            for at in moments(run):
+                if at % 2 == 0:
+                    assert no_lease(job), at
+                assert vae.decode(None) == "decode", at
+                assert watched._inside == []
 
 
 @pytest.mark.parametrize("moment", ["entered", "left"])
