@@ -1572,6 +1572,19 @@ def test_where_nothing_says_where_a_daemon_would_be_there_is_none(
         Job("render")
 
 
+@pytest.mark.parametrize("way", ["variable", "argument"])
+def test_a_socket_that_is_named_is_enough_where_there_is_no_home(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    with monkeypatch.context() as homeless:
+        for name in ("HOME", "STAGELOAD_HOME", "XDG_STATE_HOME"):
+            homeless.delenv(name, raising=False)
+        if way == "variable":
+            homeless.setenv("STAGELOAD_SOCKET", str(daemon.socket))
+        with Job("render", require=True, socket=str(daemon.socket) if way == "argument" else None):
+            pass
+
+
 CLOSED_LATE = {
     "atexit": """
 import atexit

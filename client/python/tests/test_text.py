@@ -135,6 +135,8 @@ def test_sizes_are_printed_with_three_places() -> None:
             "/s/d.sock",
             "/h/stageloadd.lock",
         ),
+        ("linux", {"STAGELOAD_SOCKET": "/s/d.sock"}, "/s/d.sock", ""),
+        ("darwin", {"STAGELOAD_SOCKET": "/s/d.sock"}, "/s/d.sock", ""),
     ],
 )
 def test_the_daemon_is_looked_for_where_it_is(
@@ -152,6 +154,7 @@ def test_paths_that_cannot_be_are_refused() -> None:
         with pytest.raises(ValueError, match=wrong):
             _paths.resolve(None, environment, "linux")
     assert _paths.resolve("/a/b", {"STAGELOAD_HOME": "/h"}, "linux").socket == "/a/b"
+    assert _paths.resolve("/a/b", {}, "linux").socket == "/a/b"
 
 
 def test_a_socket_that_lives_and_refuses_connections_is_somebody(tmp_path: Any) -> None:

@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any, Callable, TypeVar
 
+from . import _exit
 from .errors import Forked, StageloadError
 
 Result = TypeVar("Result")
@@ -68,13 +69,23 @@ class LibraryThread:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="stageload", daemon=True)
+        self._undoes = threading.Thread(
+            target=_exit.undo_what_is_dropped,
+            args=(print_exception,),
+            name="stageload-undo",
+            daemon=True,
+        )
         self._closers: dict[int, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._numbers = itertools.count()
         self._unanswered: dict[int, tuple[Coroutine[Any, Any, Any], Deliver]] = {}
         self._over = False
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
+            self._undoes.start()
             self._thread.start()
+        except BaseException:
+            _exit.end_undoing()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         atexit.register(self._end)
@@ -230,6 +241,9 @@ class LibraryThread:
                 closed.get(timeout=_ENDS_WITHIN)
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(_ENDS_WITHIN)
+            _exit.end_undoing()
+            if self is _library:  # else it may have been the other one's that has ended
+                self._undoes.join(_ENDS_WITHIN)
         finally:
             self._refuse_all()
 
@@ -267,6 +281,10 @@ def _start() -> None:
             _library = made
         else:  # a signal's handler has come here, too, while this one started
             made._end()
+
+
+def on_library_thread() -> bool:
+    return _library is not None and _library.is_current()
 
 
 def check_may_wait() -> None:

@@ -14,7 +14,7 @@ _LONGEST_SOCKET_PATH = 103
 @dataclass(frozen=True)
 class Paths:
     socket: str
-    lock: str  # holds the daemon's pid
+    lock: str  # holds the daemon's pid; "" where nothing but the socket is known
 
 
 class NoHome(ValueError):
@@ -67,13 +67,16 @@ def resolve(
     environment: Mapping[str, str] = os.environ,
     platform: str = sys.platform,
 ) -> Paths:
-    """`socket` comes before $STAGELOAD_SOCKET. NoHome; ValueError for a path that cannot be."""
-    state, runtime = _folders(environment, platform)
-    if socket:
-        chosen = os.path.abspath(socket)
-    else:
-        named = _absolute(environment, "STAGELOAD_SOCKET")
-        chosen = named or os.path.join(runtime, "stageloadd.sock")
+    """`socket` comes before $STAGELOAD_SOCKET, and either is enough without a home. NoHome;
+    ValueError for a path that cannot be."""
+    named = os.path.abspath(socket) if socket else _absolute(environment, "STAGELOAD_SOCKET")
+    state = runtime = ""
+    try:
+        state, runtime = _folders(environment, platform)
+    except NoHome:
+        if named is None:
+            raise
+    chosen = named or os.path.join(runtime, "stageloadd.sock")
     for path in (state, chosen):
         try:
             path.encode()
@@ -87,4 +90,4 @@ def resolve(
             f'socket path "{chosen}" is {length} bytes long, the limit is {_LONGEST_SOCKET_PATH}; '
             "set a shorter STAGELOAD_HOME or STAGELOAD_SOCKET"
         )
-    return Paths(chosen, os.path.join(state, "stageloadd.lock"))
+    return Paths(chosen, os.path.join(state, "stageloadd.lock") if state else "")

@@ -535,6 +535,14 @@ class Session:
                 if not ask.deliver(waiting):
                     self.give_up(ask)
 
+    async def release_of(self, ask: Ask) -> None:
+        """What was asked for, whatever has come of it; a second time does nothing."""
+        if ask.key is None:
+            self.give_up(ask)
+        else:
+            ask.given_up = True
+            await self.release(ask.key)
+
     async def release(self, key: int) -> None:
         held = self._leases.pop(key, None)
         if held is None or self.link is None or held.lease_id == 0:

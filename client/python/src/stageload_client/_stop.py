@@ -75,9 +75,8 @@ class MainThreadStop:
             if _async_of is self:
                 _async_of = None
                 _raise_in_main(None)  # takes it back where it was not raised yet
-        if self not in _installed:
-            return
-        _installed.remove(self)
+        if self in _installed:
+            _installed.remove(self)
         if _installed:
             return
         main = threading.main_thread().ident

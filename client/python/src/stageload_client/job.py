@@ -43,6 +43,7 @@ from ._checks import (
     invalid,
 )
 from ._connection import options_for
+from ._exit import Held, gives_back, gives_back_async
 from ._gauges import device_gauges
 from ._line import this_line
 from ._loop import CallbackThread, LibraryThread, in_loop, library, say
@@ -168,7 +169,8 @@ class Lease:
         self._job = job
         self._timeout = timeout
         self._on_wait = on_wait
-        self._key: int | None = None
+        self._ask: Ask | None = None
+        self._hold: Held | None = None
         self.stage = stage
         self.memory = memory  #: bytes; None for a stage that was only named
         self.held = False
@@ -180,12 +182,12 @@ class Lease:
         """Waits for room. NoRoom with the figures when time runs out, NeverFits, StopRequested,
         NoDaemon. After an exception no lease is left behind."""
         thread = self._begin()
-        if self.memory is None:
-            self._only_named(self._job.new_stage(self.stage))
-            return self
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        ask = Ask(self.stage, self.memory, self._timeout, this_line(), answers.put)
+        ask = self._ask = self._new_ask(answers.put)
         try:
+            if self.memory is None:
+                self._only_named(self._job.new_stage(self.stage))
+                return self
             thread.submit(self._job._session.acquire(ask), ask.failed)
             while True:
                 answer = answers.get()
@@ -195,25 +197,24 @@ class Lease:
             self._take(answer)
         except BaseException:
             answer = None  # as in _take()
-            self._give_up(thread, ask)
+            self._drop()
             raise
         return self
 
     async def acquire_async(self) -> Lease:
         """acquire() for a coroutine; when that is cancelled, the request is taken back."""
         thread = self._begin()
-        if self.memory is None:
-            self._only_named(await self._job.new_stage_async(self.stage))
-            return self
         loop = asyncio.get_running_loop()
         answers: asyncio.Queue[Any] = asyncio.Queue()
 
         def deliver(answer: Any) -> None:
             loop.call_soon_threadsafe(answers.put_nowait, answer)
 
-        # A task is a line of work as a thread is.
-        ask = Ask(self.stage, self.memory, self._timeout, this_line(), deliver)
+        ask = self._ask = self._new_ask(deliver)
         try:
+            if self.memory is None:
+                self._only_named(await self._job.new_stage_async(self.stage))
+                return self
             thread.submit(self._job._session.acquire(ask), ask.failed)
             while True:
                 answer = await answers.get()
@@ -223,48 +224,62 @@ class Lease:
             self._take(answer)
         except BaseException:
             answer = None  # as in _take()
-            self._give_up(thread, ask)
+            self._drop()
             raise
         return self
 
     def release(self) -> None:
-        """Gives it back; a second time does nothing."""
-        if not self._may_end():
-            return
+        """Gives it back; a second time does nothing. When it is interrupted, it goes back all the
+        same, unless that was before it began: then it is `held` still."""
         try:
-            self._end()
-        finally:
-            if self._key is not None and not self._job.closed:
-                library().finish(self._job._session.release(self._key))
+            ask = self._to_give_back()
+            if ask is not None:
+                self._job._stage_ends(self)
+                library().finish(self._job._session.release_of(ask))
+                self._given_back(ask)
+        except BaseException:
+            self._drop()
+            raise
 
     async def release_async(self) -> None:
-        if not self._may_end():
-            return
         try:
-            self._end()
-        finally:
-            if self._key is not None and not self._job.closed:
-                await library().finish_async(self._job._session.release(self._key))
+            ask = self._to_give_back()
+            if ask is not None:
+                self._job._stage_ends(self)
+                await library().finish_async(self._job._session.release_of(ask))
+                self._given_back(ask)
+        except BaseException:
+            self._drop()
+            raise
 
     def __enter__(self) -> Lease:
+        self._check_not_held()
+        self._hold = Held(self, self._drop)
         return self.acquire()
 
+    @gives_back
     def __exit__(self, *_: object) -> None:
         self.release()
 
     async def __aenter__(self) -> Lease:
+        self._check_not_held()
+        self._hold = Held(self, self._drop)
         return await self.acquire_async()
 
+    @gives_back_async
     async def __aexit__(self, *_: object) -> None:
         await self.release_async()
 
-    def _begin(self) -> LibraryThread:
+    def _check_not_held(self) -> None:
         if self.held:
             raise StageloadError(
                 f'the lease of "{self.stage}" is held already',
                 code="FAILED_PRECONDITION",
                 reason="WRONG_STATE",
             )
+
+    def _begin(self) -> LibraryThread:
+        self._check_not_held()
         thread = self._job._thread()
         stop = self._job._session.stop
         if stop is not None:
@@ -288,31 +303,40 @@ class Lease:
         assert isinstance(answer, Grant)
         if not answer.managed:
             self._job._warn_unmanaged("no daemon answers")
-        self._key = answer.key
         self.held = True
         self.managed = answer.managed
         self.forced = answer.forced
         self.waited = answer.waited
         self._job._stage_begins(self)
 
-    def _give_up(self, thread: LibraryThread, ask: Ask) -> None:
-        """Also what was granted, when it was interrupted since."""
-        thread.post(self._job._session.give_up, ask)
-        self.held = False
-        self._job._forget_stage(self)
-
     def _only_named(self, managed: bool) -> None:
         self.held = True
         self.managed = managed
         self._job._stage_begins(self)
 
-    def _may_end(self) -> bool:
-        """Whether there is something to give back."""
-        return self.held and not self._job._in_child()
+    def _new_ask(self, deliver: Callable[[Any], None]) -> Ask:
+        """A task is a line of work as a thread is."""
+        return Ask(self.stage, self.memory or 0, self._timeout, this_line(), deliver)
 
-    def _end(self) -> None:
-        self.held = False
-        self._job._stage_ends(self)
+    def _to_give_back(self) -> Ask | None:
+        return self._ask if self.held and not self._job._in_child() else None
+
+    def _drop(self) -> None:
+        """Gives back what there is, also what is only asked for, and does not wait for that."""
+        ask = self._ask
+        if ask is None or self._job._in_child():
+            return
+        library().submit(self._job._session.release_of(ask))
+        self._given_back(ask)
+
+    def _given_back(self, ask: Ask) -> None:
+        """That is on its way, so nothing is lost any more wherever this is interrupted."""
+        self._job._forget_stage(self)
+        if self._hold is not None:
+            self._hold.end()
+        if self._ask is ask:
+            self.held = False
+            self._ask = None
 
 
 class Job:
@@ -385,6 +409,7 @@ class Job:
         self._stages: list[Lease] = []
         self._gauge_timer: asyncio.TimerHandle | None = None
         self._started = False
+        self._hold: Held | None = None
         self._warned = False  # that there is no daemon
         self.closed = False
         request = admission.RegisterRequest(
@@ -403,7 +428,7 @@ class Job:
                 self._main_stop.install()
             self._began(thread, thread.run(self._session.start()))
         except BaseException:
-            self._give_up(thread)
+            self._drop()
             raise
         return self
 
@@ -416,15 +441,21 @@ class Job:
         try:
             self._began(thread, await thread.run_async(self._session.start()))
         except BaseException:
-            self._give_up(thread)
+            self._drop()
             raise
         return self
 
     def close(self) -> None:
-        """Ends the registration: its leases and its places in the queue are free again."""
-        if self._end():
-            library().finish(self._session.close())
-            self._callbacks.close()
+        """Ends the registration: its leases and its places in the queue are free again. When it is
+        interrupted, that happens all the same, unless it was before it began."""
+        try:
+            if self._may_close():
+                self._be_quiet()
+                library().finish(self._close_session())
+                self._ended()
+        except BaseException:
+            self._drop()
+            raise
 
     async def close_async(self) -> None:
         """As close(). When the daemon has had the task cancelled that called start_async(), this
@@ -433,14 +464,20 @@ class Job:
         await self._close_async(sys.exc_info()[1])
 
     def __enter__(self) -> Job:
+        self._check_not_started()
+        self._hold = Held(self, self._drop)
         return self.start()
 
+    @gives_back
     def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Job:
+        self._check_not_started()
+        self._hold = Held(self, self._drop)
         return await self.start_async()
 
+    @gives_back_async
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -452,13 +489,18 @@ class Job:
     async def _close_async(self, error: BaseException | None) -> None:
         """`error`: the exception that is on its way out."""
         try:
-            if self._end():
-                await library().finish_async(self._session.close())
-                self._callbacks.close()
+            if self._may_close():
+                self._be_quiet()
+                await library().finish_async(self._close_session())
+                self._ended()
         except asyncio.CancelledError as cancelled:
+            self._drop()
             if not self._stop_was(cancelled):
                 raise
             error = cancelled
+        except BaseException:
+            self._drop()
+            raise
         stop = self._session.stop
         if stop is None or not self._stop_was(error):
             return
@@ -475,11 +517,14 @@ class Job:
             return False
         return in_loop() and asyncio.current_task() is self._task
 
-    def _begin(self) -> LibraryThread:
+    def _check_not_started(self) -> None:
         if self._started:
             raise StageloadError(
                 "a Job is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
             )
+
+    def _begin(self) -> LibraryThread:
+        self._check_not_started()
         if self._in_child():
             raise Forked("this Job")
         thread = library()
@@ -505,26 +550,41 @@ class Job:
         with contextlib.suppress(OSError, ValueError):  # stderr is full or closed
             warnings.warn(text, NoDaemonWarning, stacklevel=depth)
 
-    def _give_up(self, thread: LibraryThread) -> None:
-        """A start that failed or was interrupted leaves nothing behind; that is not waited for."""
-        if self._end():
-            thread.submit(self._session.close())
-            self._callbacks.close()
+    def _may_close(self) -> bool:
+        """Whether there is a registration to end."""
+        return self._started and not self.closed and not self._in_child()
+
+    def _drop(self) -> None:
+        """As close(), which is not waited for: nothing is left of what was interrupted."""
+        if not self._started or self._in_child():
+            return
+        library().submit(self._close_session())
+        self._be_quiet()
+        self._ended()
 
     async def _close_at_exit(self) -> None:
-        if self._end():
-            await self._session.close()
+        if self._may_close():
+            self._be_quiet()
+            await self._close_session()
 
-    def _end(self) -> bool:
-        """Whether there is a registration to end. From here on nothing is raised by itself."""
-        if self.closed or not self._started or self._in_child():
-            return False
+    async def _close_session(self) -> None:
+        """Here, where nothing interrupts, it is known that it will be closed."""
         self.closed = True
+        await self._session.close()
+
+    def _be_quiet(self) -> None:
+        """From here on nothing is raised by itself."""
         self._main_stop.remove()
-        if self in _active:
+        with contextlib.suppress(ValueError):
             _active.remove(self)
+
+    def _ended(self) -> None:
+        """Or will be, so nothing is lost any more wherever this is interrupted."""
+        self.closed = True
         library().closed(id(self))
-        return True
+        self._callbacks.close()
+        if self._hold is not None:
+            self._hold.end()
 
     def _in_child(self) -> bool:
         return os.getpid() != self._pid

@@ -35,6 +35,7 @@ from ._connection import (
     options_for,
     to_public,
 )
+from ._exit import Held, gives_back, gives_back_async
 from ._loop import library
 from ._trace import (
     MOST_BYTES,
@@ -99,6 +100,7 @@ class MemoryMeter:
         self._last_t = 0.0  # of the newest sample
         self._missing = ""  # why there are none since then
         self._started = False
+        self._hold: Held | None = None
         self.closed = False
         # On the library's thread:
         self._connection: Connection | None = None
@@ -106,6 +108,7 @@ class MemoryMeter:
         self._task: asyncio.Task[None] | None = None
         self._begun: asyncio.Event | None = None
         self._end: asyncio.Event | None = None
+        self._closing = False
 
     # ---- Its life ----
 
@@ -116,7 +119,7 @@ class MemoryMeter:
             library().run(self._start())
             self._began()
         except BaseException:
-            self._give_up()
+            self._drop()
             raise
         return self
 
@@ -126,40 +129,60 @@ class MemoryMeter:
             await library().run_async(self._start())
             self._began()
         except BaseException:
-            self._give_up()
+            self._drop()
             raise
         return self
 
     def close(self) -> None:
-        """Writes the last line. No sample comes after it."""
-        if self._may_close():
-            self._ends()
-            library().finish(self._close())
+        """Writes the last line. No sample comes after it. When it is interrupted, that happens all
+        the same, unless it was before it began."""
+        try:
+            if self._may_close():
+                self._hear_no_more()
+                library().finish(self._close())
+                self._ended()
+        except BaseException:
+            self._drop()
+            raise
 
     async def close_async(self) -> None:
-        if self._may_close():
-            self._ends()
-            await library().finish_async(self._close())
+        try:
+            if self._may_close():
+                self._hear_no_more()
+                await library().finish_async(self._close())
+                self._ended()
+        except BaseException:
+            self._drop()
+            raise
 
     def __enter__(self) -> MemoryMeter:
+        self._check_not_started()
+        self._hold = Held(self, self._drop)
         return self.start()
 
+    @gives_back
     def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> MemoryMeter:
+        self._check_not_started()
+        self._hold = Held(self, self._drop)
         return await self.start_async()
 
+    @gives_back_async
     async def __aexit__(self, *_: object) -> None:
         await self.close_async()
 
-    def _check_start(self) -> None:
+    def _check_not_started(self) -> None:
         if self._in_child():
             raise Forked("this MemoryMeter")
         if self._started:
             raise StageloadError(
                 "a MemoryMeter is started once", code="FAILED_PRECONDITION", reason="WRONG_STATE"
             )
+
+    def _check_start(self) -> None:
+        self._check_not_started()
         _check_file(self.path)
         self._started = True
 
@@ -167,16 +190,22 @@ class MemoryMeter:
         library().close_at_exit(id(self), self._close)
         _active.append(self)
 
-    def _give_up(self) -> None:
-        """A start that failed or was interrupted goes on with nothing; that is not waited for."""
-        if self._may_close():
-            self._ends()
+    def _drop(self) -> None:
+        """As close(), which is not waited for: what was interrupted goes on with nothing."""
+        if self._started and not self._in_child():
             library().submit(self._close())
+            self._hear_no_more()
+            self._ended()
 
-    def _ends(self) -> None:
-        library().closed(id(self))
-        if self in _active:
+    def _hear_no_more(self) -> None:
+        with contextlib.suppress(ValueError):
             _active.remove(self)
+
+    def _ended(self) -> None:
+        """Or it will, so nothing is lost any more wherever this is interrupted."""
+        library().closed(id(self))
+        if self._hold is not None:
+            self._hold.end()
 
     def _may_close(self) -> bool:
         return self._started and not self.closed and not self._in_child()
@@ -313,8 +342,9 @@ class MemoryMeter:
             await _wait(self._begun, _FIRST_SAMPLE_WITHIN)
 
     async def _close(self) -> None:
-        if self._end is None or self._end.is_set():
+        if self._end is None or self._closing:
             return
+        self._closing = True
         await self._catch_up()
         self._end.set()
         if self._stream is not None:

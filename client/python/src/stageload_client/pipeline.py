@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._checks import check_filled
+from ._exit import Held, gives_back
 from ._lock import ForkedLock
 from .job import Job, Lease
 from .units import Duration, Size, parse_size, parse_timeout
@@ -46,7 +47,8 @@ class Watched:
         self._timeout = parse_timeout(timeout)
         self._lock = ForkedLock()
         self._lease: Lease | None = None
-        self._depth = 0
+        self._inside: list[_Inside] = []  # calls of parts, the outermost first
+        self._hold: Held | None = None
         self._patched: list[_Call] = []
         self._closed = False
         self.stages: list[str] = []  #: whose calls are watched
@@ -55,13 +57,26 @@ class Watched:
         with self._lock:
             self._closed = True
             self._leave()
-            for call in reversed(self._patched):
-                call.undo()
-            self._patched.clear()
+            self._undo_all()
+            if self._hold is not None:
+                self._hold.end()
+
+    def _undo_all(self) -> None:
+        for call in reversed(self._patched):
+            call.undo()
+        self._patched.clear()
+
+    def _drop(self) -> None:
+        """As close(), without waiting."""
+        self._closed = True
+        self._drop_lease()
+        self._undo_all()
 
     def __enter__(self) -> Watched:
+        self._hold = Held(self, self._drop)
         return self
 
+    @gives_back
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -78,7 +93,7 @@ class Watched:
         setattr(call._owner, call._name, call)
 
     def _enter(self, stage: str) -> None:
-        if self._lease is not None and self._lease.stage == stage:
+        if self._lease is not None and self._lease.stage == stage and self._lease.held:
             return
         self._leave()
         if self._idle():
@@ -98,17 +113,61 @@ class Watched:
         return self._job.stage(stage, self._memory.get(stage), timeout=self._timeout)
 
     def _leave(self) -> None:
+        if self._lease is None:
+            return
         try:
-            if self._lease is not None:
-                self._lease.release()
-        finally:
-            self._lease = None
+            self._lease.release()
+        except BaseException:
+            self._drop_lease()
+            raise
+        self._lease = None
 
-    def _call_ends(self, stage_ends: bool) -> None:
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0 and stage_ends:
-                self._leave()
+    def _drop_lease(self) -> None:
+        lease = self._lease
+        if lease is not None:
+            lease._drop()
+
+
+class _Inside:
+    """A call of a part. Without a stage it is only a part of the one that lasts."""
+
+    def __init__(self, watched: Watched, stage: str | None, ends_with_call: bool) -> None:
+        self._watched = watched
+        self._stage = stage
+        self._ends_with_call = ends_with_call
+
+    def __enter__(self) -> None:
+        self._hold = Held(self, self._drop)
+        watched = self._watched
+        with watched._lock:
+            watched._inside = [call for call in watched._inside if not call._hold.lost]
+            if self._stage is not None and not watched._inside:
+                watched._enter(self._stage)
+            watched._inside.append(self)
+
+    @gives_back
+    def __exit__(self, kind: object, *_: object) -> None:
+        watched = self._watched
+        with watched._lock:
+            try:
+                if watched._inside == [self] and (self._ends_with_call or kind is not None):
+                    watched._leave()
+            finally:
+                watched._inside.remove(self)
+        self._hold.end()
+
+    def _drop(self) -> None:
+        """The call was interrupted as it ended, and with it the stage."""
+        watched = self._watched
+        with contextlib.suppress(ValueError):
+            watched._inside.remove(self)
+        # Who has the lock begins or ends a stage, and that is the end of this one, too.
+        if watched._lock.try_acquire():
+            try:
+                if not watched._inside:
+                    watched._drop_lease()
+            finally:
+                watched._lock.release()
 
 
 class _Call:
@@ -132,21 +191,8 @@ class _Call:
         self._original = original
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        watched = self._watched
-        inside, ends = False, self._ends_with_call
-        try:
-            with watched._lock:
-                if watched._depth == 0:
-                    watched._enter(self._stage)
-                watched._depth += 1
-                inside = True
+        with _Inside(self._watched, self._stage, self._ends_with_call):
             return self._original(*arguments, **named)
-        except BaseException:
-            ends = True
-            raise
-        finally:
-            if inside:
-                watched._call_ends(ends)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Only where a class is watched."""
@@ -182,13 +228,8 @@ class _LastCall(_Call):
     """What a pipeline calls when it is done."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        watched = self._watched
-        with watched._lock:
-            watched._depth += 1
-        try:
+        with _Inside(self._watched, None, True):
             return self._original(*arguments, **named)
-        finally:
-            watched._call_ends(True)
 
 
 class _CoroutineCall(_Call):
@@ -205,11 +246,14 @@ class _CoroutineCall(_Call):
         if watched._idle() or watched in _running.get():
             return await self._original(*arguments, **named)
         async with watched._new_lease(self._stage):
-            before = _running.set((*_running.get(), watched))
+            before = _running.get()
+            inside = (*before, watched)
             try:
+                _running.set(inside)
                 return await self._original(*arguments, **named)
             finally:
-                _running.reset(before)
+                if _running.get() is inside:  # not where it is collected as garbage
+                    _running.set(before)
 
 
 class _GeneratorCall(_Call):
@@ -242,11 +286,12 @@ class _Steps(collections.abc.Generator[Any, Any, Any]):
         self._step(self._generator.close)
 
     def _step(self, step: Any, *arguments: Any) -> Any:
-        before = _running.set((*_running.get(), self._watched))
+        before = _running.get()
         try:
+            _running.set((*before, self._watched))
             return step(*arguments)
         finally:
-            _running.reset(before)
+            _running.set(before)
 
 
 def _kind(target: Any, name: str) -> type[_Call]:

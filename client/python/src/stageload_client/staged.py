@@ -377,6 +377,10 @@ class StagedModels:
         try:
             if lease is not None:
                 lease.release()
+        except BaseException:
+            if lease is not None:
+                lease._drop()
+            raise
         finally:
             self._loaded.pop(name, None)
 
