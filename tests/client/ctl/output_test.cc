@@ -248,6 +248,29 @@ TEST_F(OutputTest, TheQueueFitsTerminalsOf40And80And200Columns) {
   }
 }
 
+TEST_F(OutputTest, ShowAndVersionFitATerminalOf40ColumnsButForWhatIsToBeCopied) {
+  const std::string command = "python train.py --epochs 100 --model sdxl-base --precision bf16";
+  daemon_.jobs[1].set_command(command);
+  daemon_.jobs[1].set_name("launch");  // a name of its own is one word
+  for (const Words& words : std::vector<Words>{{"show", "2"}, {"version"}}) {
+    PseudoTerminal terminal(40, 24);
+    Words argv = {STAGELOADCTL};
+    argv.insert(argv.end(), words.begin(), words.end());
+    terminal.Run(argv, Environment());
+    EXPECT_EQ(terminal.Wait(), 0);
+    const std::string plain = Plain(terminal.shown());
+    bool whole = words[0] == "version";
+    for (const std::string& line : Words(absl::StrSplit(plain, '\n', absl::SkipEmpty()))) {
+      if (line.find(command) != std::string::npos) {
+        whole = true;
+      } else {
+        EXPECT_LE(Columns(line), 40U) << line;
+      }
+    }
+    EXPECT_TRUE(whole) << plain;
+  }
+}
+
 TEST_F(OutputTest, DoctorFitsTerminalsOf40And80Columns) {
   for (const unsigned short columns : std::vector<unsigned short>{40, 80}) {
     PseudoTerminal terminal(columns, 24);
