@@ -709,6 +709,9 @@ TEST(DoctorService, EachWayToBeInstalledWronglyIsTold) {
   facts = Installed();
   facts.serves_here = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("another home", "install"));
+  facts.runtime_folder = "/run/user/7";
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE),
+              Warns("XDG_RUNTIME_DIR is not set", "export XDG_RUNTIME_DIR=/run/user/7"));
   facts = Installed();
   facts.current = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("not as this version", "install"));
