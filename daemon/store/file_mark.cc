@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 
 #include "absl/strings/match.h"
@@ -21,7 +22,7 @@ struct Part {
   std::string header;
 };
 
-Part Read(SQLite::Database& database, int pointer, std::size_t header_bytes) {
+std::optional<Part> Read(SQLite::Database& database, int pointer, std::size_t header_bytes) {
   Part part;
   sqlite3_file* file = nullptr;
   if (sqlite3_file_control(database.getHandle(), "main", pointer, &file) != SQLITE_OK ||
@@ -29,13 +30,12 @@ Part Read(SQLite::Database& database, int pointer, std::size_t header_bytes) {
     return part;
   }
   sqlite3_int64 size = 0;
-  if (file->pMethods->xFileSize(file, &size) != SQLITE_OK) return part;
+  if (file->pMethods->xFileSize(file, &size) != SQLITE_OK) return std::nullopt;
   part.size = size;
   part.header.resize(std::min(header_bytes, static_cast<std::size_t>(size)));
-  if (file->pMethods->xRead(file, part.header.data(), static_cast<int>(part.header.size()), 0) !=
-      SQLITE_OK) {
-    part.header.clear();
-  }
+  const int read =
+      file->pMethods->xRead(file, part.header.data(), static_cast<int>(part.header.size()), 0);
+  if (read != SQLITE_OK && read != SQLITE_IOERR_SHORT_READ) return std::nullopt;
   return part;
 }
 
@@ -62,16 +62,17 @@ std::string Cut(std::int64_t from, std::int64_t to) {
 
 }  // namespace
 
-FileMark ReadMark(SQLite::Database& database, const std::string& path) {
-  FileMark mark;
-  Part file = Read(database, SQLITE_FCNTL_FILE_POINTER, kHeaderBytes);
-  mark.size = file.size;
-  mark.header = std::move(file.header);
-  Part log = Read(database, SQLITE_FCNTL_JOURNAL_POINTER, kLogHeaderBytes);
-  mark.log_size = log.size;
-  mark.log_header = std::move(log.header);
+std::optional<FileMark> ReadMark(SQLite::Database& database, const std::string& path) {
+  const std::optional<Part> file = Read(database, SQLITE_FCNTL_FILE_POINTER, kHeaderBytes);
+  const std::optional<Part> log = Read(database, SQLITE_FCNTL_JOURNAL_POINTER, kLogHeaderBytes);
+  if (!file || !log) return std::nullopt;
+  FileMark mark{file->size, file->header, log->size, log->header};
   struct stat found {};
-  if (::stat((path + "-wal").c_str(), &found) == 0) mark.log_file = found.st_ino;
+  if (::stat((path + "-wal").c_str(), &found) == 0) {
+    mark.log_file = found.st_ino;
+  } else if (errno != ENOENT) {
+    return std::nullopt;
+  }
   return mark;
 }
 

@@ -24,8 +24,9 @@ struct FileMark {
   ino_t log_file = 0;
 };
 
-// Through SQLite's own descriptors: to close another one would drop its locks.
-FileMark ReadMark(SQLite::Database& database, const std::string& path);
+// Through SQLite's own descriptors: to close another one would drop its locks. Nothing where one
+// cannot be read now, which is no sign of anything.
+std::optional<FileMark> ReadMark(SQLite::Database& database, const std::string& path);
 
 // "was cut from 40960 to 0 bytes"; nothing while all is as it was. Where others may have the store
 // open too (`alone` is false), only what none of them does.

@@ -73,7 +73,10 @@ class Store::Database {
   }
   // What somebody else has done to the file where it stands, in words.
   std::optional<std::string> Changed() {
-    return ChangedBy(mark_, ReadMark(*database_, path_), alone_);
+    const std::optional<FileMark> now = ReadMark(*database_, path_);
+    if (!now) return std::nullopt;
+    if (!mark_) mark_ = now;
+    return ChangedBy(*mark_, *now, alone_);
   }
   void NoteOwnWrite() { mark_ = ReadMark(*database_, path_); }
   bool alone() const { return alone_; }
@@ -120,7 +123,7 @@ class Store::Database {
 
   const std::string path_;
   const bool alone_;
-  FileMark mark_;
+  std::optional<FileMark> mark_;
   bool failed_ = false;  // the last commit
   bool rows_lost_ = false;
   std::unique_ptr<SQLite::Database> database_;
