@@ -59,8 +59,11 @@ const ConfigKey* Nearest(std::string word) {
 std::string UnknownKey(const std::string& name) {
   if (const ConfigKey* meant = Nearest(name)) {
     const std::string table = TableOf(meant->name);
-    if (table.empty() && WithoutTable(name) == meant->name) {
-      return absl::StrCat("unknown key \"", name, "\": what stands below the line [", TableOf(name),
+    if (table.empty() && !TableOf(name).empty()) {
+      const bool right = WithoutTable(name) == meant->name;
+      return absl::StrCat("unknown key \"", name, "\"",
+                          right ? ": " : absl::StrCat("; did you mean ", meant->name, "? "),
+                          right ? "what" : "What", " stands below the line [", TableOf(name),
                           "] belongs to that table; ", meant->name,
                           " is to stand above the first line in brackets");
     }

@@ -193,10 +193,12 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   if (!log.ok()) return log;
   jobs_.emplace(paths.jobs, *shim);
   jobs_->FindShimBy([programs = *programs] { return jobs::ShimBeside(programs); });
-  absl::StatusOr<std::unique_ptr<store::Store>> store = store::Store::Open(paths.store, [this] {
+  const auto highest = [this] {
     const std::vector<core::JobId> folders = jobs_->Folders();
     return folders.empty() ? core::JobId{0} : folders.back();
-  });
+  };
+  absl::StatusOr<std::unique_ptr<store::Store>> store =
+      store::Store::Open(paths.store, highest, store::Sharing::kAlone);
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
   // Not before the store is open: a client that connects to a daemon which then fails to start

@@ -1,9 +1,11 @@
 // stageloadctl daemon install, uninstall: the daemon as a service of launchd or systemd.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
@@ -53,11 +55,17 @@ int ShowInstall(const Installation& installation, bool json) {
 
 int ShowUninstall(const Installation& installation, bool json) {
   const std::vector<Step> steps = installation.supervisor().DisableSteps();
+  const std::vector<std::string> missing = installation.Missing();
   Json files = Json::array();
   std::string text;
   for (const ServiceFile& file : installation.files()) {
+    if (std::find(missing.begin(), missing.end(), file.path) != missing.end()) continue;
     files.push_back(file.path);
     absl::StrAppend(&text, "would remove ", file.path, "\n");
+  }
+  if (files.empty()) {
+    text = absl::StrCat("not installed: there is no ", absl::StrJoin(missing, ", "),
+                        "; were it loaded all the same, it ");
   }
   if (json) text = Document(Json{{"removes", files}, {"commands", StepsJson(steps)}});
   return Out(json ? text : text + StepsText(steps)) ? kExitOk : kExitOther;

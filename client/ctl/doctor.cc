@@ -171,6 +171,12 @@ void Examination::LookAtFolders() {
   if (socket_folder != paths_.state) check("state_folder", paths_.state);
   check("log_folder", paths_.logs);
   Add(CheckFiles(paths_));
+  if (auto finding = CheckStoreFile(paths_.store)) {
+    Add(*std::move(finding));
+  } else if (connection_) {
+    const absl::Time now = absl::Now();
+    Add(CheckStore(ReadStoreEvents(*connection_, now), now));
+  }
 }
 
 absl::StatusOr<Json> Examination::TakeProbe() const {

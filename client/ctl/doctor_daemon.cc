@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -310,19 +311,67 @@ Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status
                                : absl::StrCat("no ", path, ": the defaults hold"));
 }
 
-absl::StatusOr<std::vector<v1::Event>> ReadStops(const Connection& connection, absl::Time now) {
+namespace {
+
+// Of the last day, newest first.
+absl::StatusOr<std::vector<v1::Event>> ReadEvents(const Connection& connection, absl::Time now,
+                                                  std::initializer_list<const char*> kinds) {
   v1::ListHistoryRequest request;
   request.set_since_ns(absl::ToUnixNanos(now - absl::Hours(24)));
   request.set_page_size(1000);
-  for (const char* kind : {"stopping", "would_stop", "stuck"}) request.add_kinds(kind);
+  for (const char* kind : kinds) request.add_kinds(kind);
   grpc::ClientContext context;
   SetTimeout(context, kDoctorWaits);
   v1::ListHistoryResponse response;
   const grpc::Status status =
       v1::TelemetryService::NewStub(connection.channel)->ListHistory(&context, request, &response);
   if (!status.ok()) return FromGrpc(status);
+  return std::vector<v1::Event>(response.events().begin(), response.events().end());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Event>> ReadStoreEvents(const Connection& connection,
+                                                       absl::Time now) {
+  return ReadEvents(connection, now, {"store_failed", "store_works", "store_damaged"});
+}
+
+Finding CheckStore(const absl::StatusOr<std::vector<v1::Event>>& events, absl::Time now) {
+  constexpr char kCheck[] = "store";
+  if (!events.ok()) {
+    return Fail(kCheck,
+                absl::StrCat("the daemon cannot read it: ", std::string(events.status().message())),
+                "`stageloadctl daemon restart` sets a damaged one aside and goes on with what can "
+                "be read of it (jobs run on)");
+  }
+  const auto ago = [now](const v1::Event& event) {
+    return FormatSpan(std::max(now - absl::FromUnixNanos(event.time_ns()), absl::ZeroDuration()));
+  };
+  for (const v1::Event& event : *events) {
+    const std::string text(event.text());
+    if (event.kind() == "store_works") break;  // whatever was before
+    if (event.kind() == "store_failed") {
+      return Fail(
+          kCheck,
+          absl::StrCat("the daemon has not been able to write it for ", ago(event), ": ", text),
+          "submits are refused until it can, which it tries again by itself; the line "
+          "about state_disk may say why");
+    }
+  }
+  for (const v1::Event& event : *events) {
+    if (event.kind() != "store_damaged") continue;
+    return Warn(kCheck, absl::StrCat(ago(event), " ago: ", std::string(event.text())),
+                "what is kept can be removed when nothing is missed; find out who changed the "
+                "file, or whether its disk is sound");
+  }
+  return Well(kCheck, "the daemon reads and writes it, and had no damage to mend in the last day");
+}
+
+absl::StatusOr<std::vector<v1::Event>> ReadStops(const Connection& connection, absl::Time now) {
+  const auto events = ReadEvents(connection, now, {"stopping", "would_stop", "stuck"});
+  if (!events.ok()) return events.status();
   std::vector<v1::Event> stops;
-  for (const v1::Event& event : response.events()) {
+  for (const v1::Event& event : *events) {
     // What a user has asked for.
     if (!absl::StartsWith(std::string(event.text()), "CANCELLED")) stops.push_back(event);
   }

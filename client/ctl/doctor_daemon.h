@@ -62,6 +62,12 @@ Finding CheckVersions(const v1::GetVersionResponse& running, const Programs& pro
 // `status` is what `stageloadd --check-config` has said, and whether it was content.
 Finding CheckConfigFile(const std::string& path, bool exists, const absl::Status& status);
 
+// What the daemon has said of its store since a day ago, newest first. An error is its own where it
+// cannot read it.
+absl::StatusOr<std::vector<v1::Event>> ReadStoreEvents(const Connection& connection,
+                                                       absl::Time now);
+Finding CheckStore(const absl::StatusOr<std::vector<v1::Event>>& events, absl::Time now);
+
 // What the daemon has stopped since a day ago, newest last.
 absl::StatusOr<std::vector<v1::Event>> ReadStops(const Connection& connection, absl::Time now);
 Findings CheckStops(const std::vector<v1::Event>& stops, absl::Time now);

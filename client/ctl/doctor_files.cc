@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/tool.h"
+#include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
 namespace {
@@ -73,6 +75,33 @@ Finding CheckFiles(const Paths& paths) {
   }
   if (auto finding = CheckWritable(paths.jobs, true)) return *std::move(finding);
   return Well("files", "lock, store, log and jobs are the daemon's to write, where they are there");
+}
+
+std::optional<Finding> CheckStoreFile(const std::string& path) {
+  constexpr char kCheck[] = "store";
+  constexpr char kMends[] =
+      "the daemon mends what it can: one that runs within seconds, else the next at its start; "
+      "its log says what is lost";
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat found {};
+  if (!fd.valid() || ::fstat(fd.get(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
+  if (found.st_size == 0) {
+    return Fail(kCheck, absl::StrCat(path, " is empty, as when it was cut"), kMends);
+  }
+  // https://www.sqlite.org/fileformat.html, 1.3: a magic, the page's size and the number of pages.
+  unsigned char header[100] = {};
+  const bool whole = ::pread(fd.get(), header, sizeof header, 0) == sizeof header;
+  if (!whole || std::memcmp(header, "SQLite format 3", 16) != 0) {
+    return Fail(kCheck, absl::StrCat(path, " is no database: it was written over"), kMends);
+  }
+  const int stated = header[16] * 256 + header[17];
+  std::int64_t pages = 0;
+  for (int i = 28; i < 32; ++i) pages = pages * 256 + header[i];
+  const std::int64_t bytes = pages * (stated == 1 ? 65536 : stated);
+  if (found.st_size >= bytes) return std::nullopt;
+  return Fail(kCheck,
+              absl::StrCat(path, " has ", found.st_size, " of ", bytes, " bytes: it was cut"),
+              kMends);
 }
 
 Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status) {

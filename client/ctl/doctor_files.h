@@ -17,6 +17,8 @@ namespace stageload::ctl {
 Finding CheckFolder(const std::string& check, const std::string& path, const absl::Status& status);
 // What the daemon opens to write: lock, store and log, and the folder of the jobs.
 Finding CheckFiles(const Paths& paths);
+// By its length and its first bytes; nothing where it is sound, or not there.
+std::optional<Finding> CheckStoreFile(const std::string& path);
 // Of the socket's file; nothing when there is none.
 std::optional<Finding> CheckSocketFile(const std::string& path);
 

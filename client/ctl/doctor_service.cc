@@ -1,6 +1,7 @@
 #include "client/ctl/doctor_service.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,17 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 bool IsThere(const std::string& path) {
   struct stat found {};
   return ::lstat(path.c_str(), &found) == 0;
+}
+
+std::string UntoldRuntimeFolder(Platform platform, const ConnectOptions& connect) {
+  const Environment environment = ProcessEnvironment();
+  const auto set = [&](const char* name) { return !environment(name).value_or("").empty(); };
+  if (platform != Platform::kLinux || !connect.socket.empty() || set("XDG_RUNTIME_DIR") ||
+      set("STAGELOAD_HOME") || set("STAGELOAD_SOCKET")) {
+    return "";
+  }
+  const std::string folder = absl::StrCat("/run/user/", ::geteuid());
+  return IsThere(folder) ? folder : "";
 }
 
 Finding NotInstalled(const ServiceFacts& facts) {
@@ -85,6 +97,7 @@ ServiceFacts ReadService(Platform platform, const ConnectOptions& connect,
     (IsThere(file.path) ? facts.found : facts.missing).push_back(file.path);
   }
   facts.serves_here = installation->ServesHere();
+  facts.runtime_folder = UntoldRuntimeFolder(platform, connect);
   facts.program_gone = installation->ProgramGone();
   facts.current = installation->IsCurrent();
   facts.ours = installation->CheckOurs();
@@ -111,6 +124,14 @@ Finding CheckService(const ServiceFacts& facts, v1::StartedBy started_by) {
     return Fail(kCheck,
                 absl::StrCat("half installed: there is no ", absl::StrJoin(facts.missing, ", ")),
                 kInstall);
+  }
+  if (!facts.serves_here && !facts.runtime_folder.empty()) {
+    return Warn(kCheck,
+                absl::StrCat("installed, with its socket in ", facts.runtime_folder,
+                             ", which is not looked for here: XDG_RUNTIME_DIR is not set, as in "
+                             "cron or after su: ",
+                             absl::StrJoin(facts.found, ", ")),
+                absl::StrCat("export XDG_RUNTIME_DIR=", facts.runtime_folder));
   }
   if (!facts.serves_here) {
     return Warn(kCheck,

@@ -27,6 +27,9 @@ struct ServiceFacts {
   absl::StatusOr<Supervised> state = Supervised{};
   std::string last_words;  // of a daemon that is loaded and does not run
   std::string brewed;      // Homebrew's own file, if there is one
+  // The user's, where it is there and this process, which goes by it, was not told: in cron, or
+  // after su.
+  std::string runtime_folder;
 };
 // `daemon` is stageloadd's path.
 ServiceFacts ReadService(Platform platform, const ConnectOptions& connect,

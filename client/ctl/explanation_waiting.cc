@@ -56,6 +56,10 @@ class Waits {
     return HasTurn() || !IsItsOwn(kind) ? "would let it start now"
                                         : "would let it start when its turn comes";
   }
+  // Leases of what runs go before all starts, and are not told while one of its own blocks it.
+  std::string UnlessLeases(v1::BlockerKind kind) const {
+    return IsOnlyOne(kind) && HasTurn() && IsItsOwn(kind) ? ", unless a lease goes first" : "";
+  }
   void Offer(const std::string& command, const std::string& effect) {
     for (const Change& change : explanation_.changes) {
       if (change.command == command) return;
@@ -135,7 +139,17 @@ std::string Waits::SwapLimit(const v1::Blocker& blocker) {
 }
 
 std::string Waits::Busy(const v1::Blocker& blocker) {
-  Offer(Update("--busy none"), absl::StrCat(Start(blocker.kind()), ", beside that program"));
+  const bool gone = blocker.has_ends_in_ns();
+  Offer(Update("--busy none"),
+        absl::StrCat(Start(blocker.kind()), gone ? ", without that time" : ", beside that program",
+                     UnlessLeases(blocker.kind())));
+  if (gone) {
+    return absl::StrCat(
+        "waits until programs that its --busy names have been gone for as long as "
+        "its --quiet-for says: ",
+        std::string(blocker.text()), "; that ends by itself in ",
+        FormatSpan(absl::Nanoseconds(blocker.ends_in_ns())), ", unless one comes back");
+  }
   return absl::StrCat("waits for programs that its --busy names: ", std::string(blocker.text()));
 }
 
@@ -209,7 +223,7 @@ std::string Waits::Says(const v1::Blocker& blocker) {
     case v1::BLOCKER_KIND_HELD:
       Offer(absl::StrCat("stageloadctl release ", job_.id()),
             !IsOnlyOne(blocker.kind()) ? "lifts that"
-            : HasTurn()                ? "lets it start"
+            : HasTurn()                ? absl::StrCat("lets it start", UnlessLeases(blocker.kind()))
                                        : "lets it start when its turn comes");
       return absl::StrCat("is ", text);
     case v1::BLOCKER_KIND_QUEUE_HELD:

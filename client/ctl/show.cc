@@ -38,25 +38,37 @@ struct Options {
   bool json = false;
 };
 
-// "label   value" lines, the values under each other.
+// "label   value" lines, the values under each other; where a terminal has `width` columns, a long
+// one goes on below itself.
 class Fields {
  public:
   void Add(std::string label, std::string value) {
-    if (!value.empty()) lines_.emplace_back(std::move(label), std::move(value));
+    if (!value.empty()) lines_.push_back({std::move(label), std::move(value), false});
   }
-  std::string Text() const {
-    std::size_t widest = 0;
-    for (const auto& [label, value] : lines_) widest = std::max(widest, label.size());
+  // To be copied from there as one line.
+  void AddWhole(std::string label, std::string value) {
+    if (!value.empty()) lines_.push_back({std::move(label), std::move(value), true});
+  }
+  std::string Text(std::size_t width) const {
+    std::size_t indent = 0;
+    for (const Line& line : lines_) indent = std::max(indent, line.label.size() + 2);
+    constexpr std::size_t kLeastBeside = 20;
+    if (width < indent + kLeastBeside) width = 0;
     std::string text;
-    for (const auto& [label, value] : lines_) {
-      absl::StrAppend(&text, label, std::string(widest + 2 - label.size(), ' '), Printable(value),
-                      "\n");
+    for (const auto& [label, value, whole] : lines_) {
+      absl::StrAppend(&text, label, std::string(indent - label.size(), ' '),
+                      Hanging(Printable(value), whole ? 0 : width, indent), "\n");
     }
     return text;
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> lines_;
+  struct Line {
+    std::string label;
+    std::string value;
+    bool whole = false;
+  };
+  std::vector<Line> lines_;
 };
 
 std::string WallTime(std::int64_t ns) {
@@ -152,9 +164,9 @@ void AddTerms(const v1::Job& job, Fields& fields) {
 }
 
 void AddCommand(const v1::Job& job, Fields& fields) {
-  fields.Add("command", std::string(job.command()));
-  fields.Add("folder", std::string(job.working_directory()));
-  fields.Add("log", std::string(job.log_directory()));
+  fields.AddWhole("command", std::string(job.command()));
+  fields.AddWhole("folder", std::string(job.working_directory()));
+  fields.AddWhole("log", std::string(job.log_directory()));
   if (job.has_pid()) fields.Add("pid", absl::StrCat(job.pid()));
   fields.Add("submitted", WallTime(job.submit_time_ns()));
   if (job.has_start_time_ns()) {
@@ -213,7 +225,7 @@ int Show(const Invocation& invocation, const CLI::App& command, const Options& o
   AddTerms(*job, fields);
   AddCommand(*job, fields);
   AddMemory(*job, fields);
-  return Out(fields.Text()) ? kExitOk : kExitOther;
+  return Out(fields.Text(TerminalWidth(STDOUT_FILENO))) ? kExitOk : kExitOther;
 }
 
 }  // namespace

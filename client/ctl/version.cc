@@ -2,6 +2,9 @@
 // daemon's.
 #include "base/version.h"
 
+#include <unistd.h>
+
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -23,10 +26,15 @@ Json BuildJson(const BuildFacts& build) {
           {"abseil", build.abseil}};
 }
 
-std::string BuildText(const BuildFacts& build) {
-  return absl::StrCat("built        ", build.day, " for ", build.platform, " by ", build.compiler,
-                      ", ", build.build_type, "; gRPC ", build.grpc, ", Protobuf ", build.protobuf,
-                      ", Abseil ", build.abseil, "\n");
+std::string BuildText(const BuildFacts& build, std::size_t width) {
+  const std::string title = "built        ";
+  return absl::StrCat(
+      title,
+      Hanging(absl::StrCat(build.day, " for ", build.platform, " by ", build.compiler, ", ",
+                           build.build_type, "; gRPC ", build.grpc, ", Protobuf ", build.protobuf,
+                           ", Abseil ", build.abseil),
+              width, title.size()),
+      "\n");
 }
 
 int Version(const Invocation& invocation, bool json) {
@@ -50,7 +58,7 @@ int Version(const Invocation& invocation, bool json) {
                                                 " (pid ", connection->version.pid(), ")")
                                  : "not running";
   return Out(absl::StrCat("stageloadctl ", kVersion, "\nstageloadd   ", daemon, "\n",
-                          BuildText(FactsOfThisBuild())))
+                          BuildText(FactsOfThisBuild(), TerminalWidth(STDOUT_FILENO))))
              ? kExitOk
              : kExitOther;
 }

@@ -27,6 +27,7 @@
 #include "client/lib/command_path.h"
 #include "client/lib/connection.h"
 #include "client/lib/environment.h"
+#include "client/lib/lock_holder.h"
 
 namespace stageload::client {
 namespace {
@@ -134,6 +135,12 @@ std::optional<Holder> HolderOf(const std::string& lock) {
   if (kill(holder.pid, 0) != 0 && errno != EPERM) return std::nullopt;
   return holder;
 }
+
+}  // namespace
+
+bool HolderLives(const std::string& lock) { return HolderOf(lock).has_value(); }
+
+namespace {
 
 // One daemon that was spawned and is waited for.
 class Start {

@@ -12,14 +12,17 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <fstream>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "base/socket_file.h"
 #include "base/text.h"
 #include "client/lib/autostart.h"
+#include "client/lib/lock_holder.h"
 #include "client/lib/status.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
 
@@ -97,6 +100,46 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
   return response;
 }
 
+// " (pid 412, nc)": of who has called listen(2), as far as the kernel tells.
+std::string ListenerAt(const std::string& path) {
+  const absl::StatusOr<UniqueFd> fd = Dial(path);
+  if (!fd.ok()) return "";
+#ifdef SO_PEERCRED
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return "";
+  std::string name;
+  std::getline(std::ifstream(absl::StrCat("/proc/", peer.pid, "/comm")), name);
+  return absl::StrCat(" (pid ", peer.pid, name.empty() ? "" : ", ", name, ")");
+#else
+  pid_t pid = 0;
+  socklen_t size = sizeof pid;
+  if (getsockopt(fd->get(), SOL_LOCAL, LOCAL_PEERPID, &pid, &size) != 0 || pid <= 0) return "";
+  return absl::StrCat(" (pid ", pid, ")");
+#endif
+}
+
+// Each stageloadd has answered GetVersion from the first on, and is named in the lock of its home.
+// The listener of a service's socket is systemd or launchd, which have no daemon there while one is
+// starting.
+absl::Status UnlessOurs(const Paths& paths, const absl::Status& status) {
+  if (!ReasonOf(status).empty()) return status;
+  const bool speaks_otherwise =
+      absl::IsUnimplemented(status) ||
+      absl::StrContains(std::string(status.message()), "http1");  // gRPC's word
+  if (!speaks_otherwise && (!absl::IsUnavailable(status) || HolderLives(paths.lock))) return status;
+  const std::string listener = ListenerAt(paths.socket);
+  if (listener.empty() || absl::StrContains(listener, "(pid 1,") ||
+      absl::StrContains(listener, ", systemd") || absl::StrContains(listener, ", launchd")) {
+    return status;
+  }
+  const std::string text = absl::StrCat(
+      "what listens at ", paths.socket, listener,
+      " is no stageloadd: it does not speak its protocol; end it, or set another STAGELOAD_SOCKET");
+  return absl::IsUnavailable(status) ? absl::UnavailableError(text)
+                                     : absl::FailedPreconditionError(text);
+}
+
 }  // namespace
 
 absl::StatusOr<Paths> PathsFor(const ConnectOptions& options) {
@@ -166,7 +209,7 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
     }
     if (tries == kConnectTries || !absl::IsUnavailable(version.status()) ||
         ReasonOf(version.status()) == kPeerRefused) {
-      return version.status();
+      return UnlessOurs(*paths, version.status());
     }
   }
 }

@@ -87,12 +87,15 @@ std::string DisplayCommand(const std::vector<std::string>& argv) {
   for (const std::string& word : argv) {
     if (!command.empty()) command += ' ';
     command += word;
-    if (command.size() > kMost) {
-      command.resize(kMost);
-      break;
-    }
+    if (command.size() > kMost) break;
   }
-  return command;
+  if (command.size() <= kMost) return command;
+  // It is seen to be cut, and no character is.
+  constexpr char kCut[] = "…";
+  std::size_t end = kMost - (sizeof kCut - 1);
+  while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;
+  command.resize(end);
+  return command + kCut;
 }
 
 }  // namespace stageload::core

@@ -1,4 +1,6 @@
 // What callers ask of jobs, of the queue and of what is remembered.
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,23 @@ absl::Status Ended(const core::JobRecord& record) {
       absl::FailedPreconditionError(absl::StrCat("job ", core::Value(record.id),
                                                  " has ended already: ", core::Name(record.state))),
       kJobEnded);
+}
+
+// Of a store that cannot be written: what has happened all the same, the newest first.
+void AddUnwritten(const store::EventQuery& query, const std::vector<store::EventRow>& unwritten,
+                  std::vector<store::EventRow>& rows) {
+  const auto asked = [&](const store::EventRow& event) {
+    const auto& kinds = query.kinds;
+    return (!query.before || event.time < query.before->time) &&
+           (!query.since || event.time >= *query.since) &&
+           (!query.until || event.time < *query.until) && (!query.job || event.job == query.job) &&
+           (kinds.empty() || std::find(kinds.begin(), kinds.end(), event.kind) != kinds.end());
+  };
+  std::vector<store::EventRow> all;
+  std::copy_if(unwritten.rbegin(), unwritten.rend(), std::back_inserter(all), asked);
+  all.insert(all.end(), rows.begin(), rows.end());
+  all.resize(std::min(all.size(), static_cast<std::size_t>(std::max(query.limit, 0))));
+  rows = std::move(all);
 }
 
 // What was asked for is done, since a full disk must not keep a user from stopping a job, and is
@@ -316,7 +335,9 @@ void Engine::Impl::GetSome(const std::vector<JobId>& ids,
 void Engine::Impl::ListEvents(store::EventQuery query, OnEvents done) {
   after_commit_.push_back(
       [this, query = std::move(query), done = std::move(done)](const absl::Status&) mutable {
-        done(parts_.store->ListEvents(query));
+        absl::StatusOr<std::vector<store::EventRow>> rows = parts_.store->ListEvents(query);
+        if (rows.ok() && !store_error_.empty()) AddUnwritten(query, batch_.events, *rows);
+        done(std::move(rows));
       });
 }
 

@@ -31,9 +31,6 @@ namespace stageload::store {
 namespace {
 
 constexpr const char* kCompanions[] = {"-shm", "-wal", ""};  // the file itself last
-// Left free above what is known when the damaged file no longer tells the highest id it gave out:
-// requests that waited may have had ids that nothing else shows.
-constexpr std::int64_t kUnseenIds = 1000;
 constexpr std::int64_t kNoId = -1;
 constexpr std::int64_t kNear = 4096;
 
@@ -311,8 +308,10 @@ std::unique_ptr<SQLite::Database> OpenDamaged(const std::string& path) {
   }
 }
 
-void Build(const std::string& path, const std::string& why, std::int64_t known_elsewhere) {
-  const std::string aside = AsideName(path);
+// A new file with the rows of `damaged` (null for none) that can be read, not yet in its place.
+// Returns what it has, in words; `begun` is how the sentence begins.
+std::string Build(const std::string& path, SQLite::Database* damaged, const std::string& aside,
+                  const std::string& begun, std::int64_t known_elsewhere) {
   SQLite::Database fresh(Building(path), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   fresh.exec("PRAGMA journal_mode = MEMORY");
   fresh.exec("PRAGMA synchronous = FULL");
@@ -322,7 +321,7 @@ void Build(const std::string& path, const std::string& why, std::int64_t known_e
   SQLite::Transaction transaction(fresh);
   std::int64_t highest = known_elsewhere + kUnseenIds;
   std::int64_t lost = 0;
-  if (const std::unique_ptr<SQLite::Database> damaged = OpenDamaged(path)) {
+  if (damaged != nullptr) {
     Copy copy(*damaged, fresh);
     copy.Run();
     highest = std::max(known_elsewhere, copy.highest());
@@ -331,13 +330,15 @@ void Build(const std::string& path, const std::string& why, std::int64_t known_e
   TieUp(fresh, highest);
   ReserveIds(fresh, highest);
   Set(fresh, kSetAside, aside);
-  Tell(fresh, absl::StrCat(path, " was damaged (", why, "): it is kept as ", aside,
-                           ", and what could be read goes on: ", Count(fresh, "jobs"), " jobs, ",
-                           Count(fresh, "specs"), " commands, ", Count(fresh, "events"),
-                           " events, ", Count(fresh, "profile_runs"), " profile runs",
-                           lost > 0 ? absl::StrCat("; of ", lost, " rows only the id") : "",
-                           "; new jobs begin above ", highest));
+  const std::string text = absl::StrCat(
+      begun, ": it is kept as ", aside, ", and what could be read goes on: ", Count(fresh, "jobs"),
+      " jobs, ", Count(fresh, "specs"), " commands, ", Count(fresh, "events"), " events, ",
+      Count(fresh, "profile_runs"), " profile runs",
+      lost > 0 ? absl::StrCat("; of ", lost, " rows only the id") : "", "; new jobs begin above ",
+      highest);
+  Tell(fresh, text);
   transaction.commit();
+  return text;
 }
 
 void RemoveBuilding(const std::string& path) {
@@ -359,7 +360,8 @@ absl::Status MakeItCount(const std::string& path) {
 absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere) {
   RemoveBuilding(path);
   try {
-    Build(path, why, core::Value(known_elsewhere));
+    (void)Build(path, OpenDamaged(path).get(), AsideName(path),
+                absl::StrCat(path, " was damaged (", why, ")"), core::Value(known_elsewhere));
   } catch (const SQLite::Exception& exception) {
     RemoveBuilding(path);
     return StoreFailed(path, absl::StrCat("keep what can be read of the damaged (", why, ")"),
@@ -369,35 +371,62 @@ absl::Status Salvage(const std::string& path, const std::string& why, core::JobI
   return FinishSalvage(path);
 }
 
-absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string& path) {
-  RemoveBuilding(path);
-  const std::string aside = AsideName(path, "replaced");
+namespace {
+
+// False when a page of it can neither be read from memory nor from the file.
+bool CopyWhole(SQLite::Database& open, const std::string& path, const std::string& aside) {
   try {
     SQLite::Statement copy(open, "VACUUM INTO ?");
     copy.bind(1, Building(path));
     copy.exec();
     SQLite::Database fresh(Building(path), SQLite::OPEN_READWRITE);
-    fresh.exec("PRAGMA synchronous = FULL");  // the copy itself is not on disk before this commit
-    fresh.exec("PRAGMA fullfsync = ON");
-    Set(fresh, kSetAside, aside);
+    // A page of another file that was written over ours may look like one of ours.
+    if (fresh.execAndGet("PRAGMA quick_check(1)").getString() == "ok") {
+      fresh.exec("PRAGMA synchronous = FULL");  // the copy itself is not on disk before this commit
+      fresh.exec("PRAGMA fullfsync = ON");
+      Set(fresh, kSetAside, aside);
+      return true;
+    }
+  } catch (const SQLite::Exception& exception) {
+    if (!IsUnreadable(exception)) throw;
+  }
+  RemoveBuilding(path);
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string& path,
+                                      const std::optional<std::string>& changed,
+                                      core::JobId known_elsewhere) {
+  RemoveBuilding(path);
+  const std::string aside = AsideName(path, "replaced");
+  const bool replaced = Exists(path);
+  const std::string what = changed.value_or(replaced ? "was replaced" : "was removed");
+  const std::string begun = absl::StrCat(path, " ", what, " while the daemon ran");
+  WrittenAnew written{aside, ""};
+  try {
+    if (!CopyWhole(open, path, aside)) {
+      open.exec("PRAGMA writable_schema = ON");  // as in OpenDamaged()
+      written.told = Build(path, &open, aside, begun, core::Value(known_elsewhere));
+      written.rows_lost = true;
+    }
   } catch (const SQLite::Exception& exception) {
     RemoveBuilding(path);
     return StoreFailed(path, "write what the daemon has back to", exception);
   }
   if (absl::Status status = MakeItCount(path); !status.ok()) return status;
-  const bool replaced = Exists(path);
   // Their file is gone, and they would be taken for the new one's.
   for (const char* companion : {"-shm", "-wal"}) {
     if (!replaced) ::unlink((path + companion).c_str());
   }
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
-  return WrittenAnew{
-      aside,
-      replaced
-          ? absl::StrCat(path, " was replaced while the daemon ran: that file is kept as ", aside,
-                         ", and all that the daemon had is there again")
-          : absl::StrCat(path,
-                         " was removed while the daemon ran; it is there again, nothing is lost")};
+  if (written.rows_lost) return written;
+  written.told =
+      absl::StrCat(begun, replaced ? absl::StrCat(": that file is kept as ", aside,
+                                                  ", and all that the daemon had is there again")
+                                   : "; it is there again, nothing is lost");
+  return written;
 }
 
 absl::Status FinishSalvage(const std::string& path) {

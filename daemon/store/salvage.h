@@ -10,6 +10,8 @@
 
 #include <SQLiteCpp/Database.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,17 +24,25 @@ namespace stageload::store {
 // file shows, is given out again. What was done is kept as the setting kRecovery and as an event.
 absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere);
 
+// Left free above what is known when a damaged file no longer tells the highest id it gave out:
+// requests that waited may have had ids that nothing else shows.
+inline constexpr std::int64_t kUnseenIds = 1000;
+
 // Setting of a file that took another's place: what that one is, or was to be, kept as.
 inline constexpr char kSetAside[] = "set_aside";
 
 struct WrittenAnew {
   std::string set_aside;  // the new file's setting of that name
   std::string told;       // what was done, in words
+  bool rows_lost = false;
 };
-// For a store that is open as `open` while its file at `path` was removed or is another one now:
-// all that it holds goes into a new file there, in the same steps. What stands there is kept as
-// PATH.replaced-TIME.
-absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string& path);
+// For a store that is open as `open` while its file at `path` was removed or is another one now, or
+// `changed` says what was done to it ("was cut ..."): all that it holds goes into a new file there,
+// in the same steps, and where a part of it can no longer be read, the rest. What stands there is
+// kept as PATH.replaced-TIME.
+absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string& path,
+                                      const std::optional<std::string>& changed,
+                                      core::JobId known_elsewhere);
 
 // Finishes an exchange that was cut short; nothing to do otherwise.
 absl::Status FinishSalvage(const std::string& path);

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "base/error_reason.h"
 #include "daemon/store/columns.h"
+#include "daemon/store/file_mark.h"
 #include "daemon/store/salvage.h"
 #include "daemon/store/schema.h"
 #include "daemon/store/store_file.h"
@@ -58,16 +59,29 @@ class Use {
 
 class Store::Database {
  public:
-  Database(const std::string& path, std::unique_ptr<SQLite::Database> database)
-      : path_(path), database_(std::move(database)) {}
+  Database(const std::string& path, OpenFile file)
+      : path_(path), alone_(file.alone), database_(std::move(file.database)) {
+    NoteOwnWrite();
+  }
 
   const std::string& path() const { return path_; }
   SQLite::Database& open() { return *database_; }
-  bool InPlace() {
+  bool Moved() {
     int moved = 0;
     (void)sqlite3_file_control(database_->getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    return moved == 0;
+    return moved != 0;
   }
+  // What somebody else has done to the file where it stands, in words.
+  std::optional<std::string> Changed() {
+    const std::optional<FileMark> now = ReadMark(*database_, path_);
+    if (!now) return std::nullopt;
+    if (!mark_) mark_ = now;
+    return ChangedBy(*mark_, *now, alone_);
+  }
+  void NoteOwnWrite() { mark_ = ReadMark(*database_, path_); }
+  bool alone() const { return alone_; }
+  // A row that changes may be one that was lost.
+  void NoteLostRows() { rows_lost_ = true; }
   // A commit whose last fsync fails may be whole in the write-ahead log, and would come back after
   // a crash. The next one is written over it.
   bool failed() const { return failed_; }
@@ -108,7 +122,10 @@ class Store::Database {
   SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
 
   const std::string path_;
+  const bool alone_;
+  std::optional<FileMark> mark_;
   bool failed_ = false;  // the last commit
+  bool rows_lost_ = false;
   std::unique_ptr<SQLite::Database> database_;
   SQLite::Statement insert_job_ = Prepare(kInsertJob);
   SQLite::Statement update_job_ = Prepare(kUpdateJob);
@@ -176,6 +193,7 @@ absl::Status Store::Database::Change(const core::JobRecord& record) {
     Use update(update_job_);
     BindJob(*update, record);
     if (update->exec() == 0) {
+      if (rows_lost_) return Add(NewJob{record, std::nullopt});
       return WithReason(absl::NotFoundError(absl::StrCat("no job ", id, " to change in ", path_)),
                         kJobNotFound);
     }
@@ -491,11 +509,14 @@ Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)
 Store::~Store() = default;
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path,
-                                                   const HighestId& known_elsewhere) {
-  absl::StatusOr<std::unique_ptr<SQLite::Database>> file = OpenStoreFile(path, known_elsewhere);
+                                                   const HighestId& known_elsewhere,
+                                                   Sharing sharing) {
+  absl::StatusOr<OpenFile> file = OpenStoreFile(path, known_elsewhere, sharing);
   if (!file.ok()) return file.status();
   try {
-    return std::unique_ptr<Store>(new Store(std::make_unique<Database>(path, *std::move(file))));
+    std::unique_ptr<Store> store(new Store(std::make_unique<Database>(path, *std::move(file))));
+    store->known_elsewhere_ = known_elsewhere;
+    return store;
   } catch (const SQLite::Exception& exception) {
     return StoreFailed(path, "open the store", exception);
   }
@@ -508,19 +529,25 @@ absl::Status Store::Commit(const Batch& batch) {
   if (batch.empty() && !database_->failed()) return absl::OkStatus();
   absl::Status status = Guarded(*database_, "write to", [&] { return database_->Commit(batch); });
   if (absl::IsUnavailable(status)) database_->NoteFailure();
+  database_->NoteOwnWrite();
   return status;
 }
 
-bool Store::InPlace() const { return database_->InPlace(); }
+bool Store::InPlace() const { return !database_->Moved() && !database_->Changed(); }
 
 std::optional<std::string> Store::TakeNotice() { return std::exchange(notice_, std::nullopt); }
 
 absl::Status Store::PutBack() {
   const std::string path = database_->path();
-  absl::StatusOr<WrittenAnew> written =
-      Guarded(*database_, "write anew", [&] { return WriteAnew(database_->open(), path); });
+  const std::optional<std::string> changed =
+      database_->Moved() ? std::nullopt : database_->Changed();
+  const core::JobId highest = changed && known_elsewhere_ ? known_elsewhere_() : core::JobId{0};
+  absl::StatusOr<WrittenAnew> written = Guarded(*database_, "write anew", [&] {
+    return WriteAnew(database_->open(), path, changed, highest);
+  });
   if (!written.ok()) return written.status();
-  absl::StatusOr<std::unique_ptr<Store>> anew = Open(path);
+  absl::StatusOr<std::unique_ptr<Store>> anew =
+      Open(path, known_elsewhere_, database_->alone() ? Sharing::kAlone : Sharing::kShared);
   if (!anew.ok()) return anew.status();
   const absl::StatusOr<std::string> set_aside = (*anew)->Setting(kSetAside);
   if (!set_aside.ok()) return set_aside.status();
@@ -530,6 +557,7 @@ absl::Status Store::PutBack() {
   if (database_->failed()) (*anew)->database_->NoteFailure();
   database_->CheckAtNextOpen();  // closing it is to move nothing, least of all into the new file
   database_ = std::move((*anew)->database_);
+  if (written->rows_lost) database_->NoteLostRows();
   notice_ = std::move(written->told);
   return absl::OkStatus();
 }
@@ -551,7 +579,9 @@ absl::StatusOr<std::vector<EventRow>> Store::ListEvents(const EventQuery& query)
 
 absl::Status Store::TrimEvents(absl::Time then, int limit) {
   return Guarded(*database_, "write", [&] {
+    if (!InPlace()) return absl::OkStatus();  // the next Commit() mends it, and this comes again
     database_->TrimEvents(then, limit);
+    database_->NoteOwnWrite();
     return absl::OkStatus();
   });
 }

@@ -28,6 +28,11 @@ inline constexpr char kRecovery[] = "recovery";
 // may not know all that it once gave out.
 using HighestId = std::function<core::JobId()>;
 
+// Whether other connections may read and write the file meanwhile. One that has it alone keeps
+// nothing in a -shm, and notices every change by others; where somebody has it open already, it is
+// shared with them.
+enum class Sharing { kShared, kAlone };
+
 // The newest schema this program writes. An older file is migrated at Open(), a newer one refused.
 inline constexpr int kSchemaVersion = 4;
 
@@ -102,15 +107,18 @@ class Store {
   // versions and the file, when a newer stageload wrote it, or when it is another user's;
   // Unavailable with SQLite's own words when it cannot be opened.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path,
-                                                     const HighestId& known_elsewhere = {});
+                                                     const HighestId& known_elsewhere = {},
+                                                     Sharing sharing = Sharing::kShared);
   ~Store();
 
   // Unavailable when it cannot be written (disk full, I/O error); nothing is changed then. Only
   // where the very fsync failed, a crash before the next Commit() that succeeds may bring the batch
   // back; so one is tried again, also with an empty batch, which otherwise writes nothing.
   absl::Status Commit(const Batch& batch);
-  // False once somebody has removed or replaced the file. The next Commit(), also of an empty
-  // batch, then writes all that was ever committed to the path again, and sets aside what is there.
+  // False once somebody has removed or replaced the file, or has cut it or written over it. The
+  // next Commit(), also of an empty batch, then writes all that was ever committed to the path
+  // again, and sets aside what is there. Of a file that is too large to be kept in memory, what was
+  // cut off is lost; the notice counts what is left, and rows that change later come back.
   bool InPlace() const;
   // What such a Commit() has done, once.
   std::optional<std::string> TakeNotice();
@@ -144,6 +152,7 @@ class Store {
   absl::Status PutBack();
 
   std::unique_ptr<Database> database_;
+  HighestId known_elsewhere_;
   std::optional<std::string> notice_;
 };
 

@@ -13,8 +13,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/disk_error.h"
 #include "base/error_reason.h"
+#include "daemon/store/columns.h"
 #include "daemon/store/salvage.h"
 #include "daemon/store/schema.h"
 
@@ -26,12 +28,20 @@ constexpr int kBusyTimeoutMs = 2000;
 // A whole check takes 3.3 ms/MiB. Up to this size it is made at each start; a larger file is
 // checked after an unclean end, or when a read has met damage.
 constexpr off_t kCheckedAlways = 16 * 1024 * 1024;
+// What is checked is read, and so stays in memory as a whole: a file that is cut or written over
+// while it is open is then written anew from there. KiB, with some room to grow.
+constexpr char kKeepInMemory[] = "PRAGMA cache_size = -20480";
 
 // Of a small file, or one that nobody closed: SQLite removes the write-ahead log at the end.
 bool ShouldCheck(const std::string& path) {
   struct stat found {};
   if (::stat((path + "-wal").c_str(), &found) == 0) return true;
   return ::stat(path.c_str(), &found) == 0 && found.st_size <= kCheckedAlways;
+}
+
+off_t SizeOf(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 ? found.st_size : -1;
 }
 
 absl::Status Failed(const std::string& what, const std::string& path, int error) {
@@ -79,6 +89,7 @@ std::optional<std::string> Damage(SQLite::Database& database) {
 absl::Status CheckVersion(SQLite::Database& database, const std::string& path, bool suspicious,
                           int* version) {
   sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  database.exec(kKeepInMemory);
   *version = database.execAndGet("PRAGMA user_version").getInt();
   if (*version == 0 && database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() != 0) {
     return WithReason(
@@ -112,39 +123,78 @@ void Configure(SQLite::Database& database) {
   database.exec("PRAGMA secure_delete = ON");
 }
 
-// A store that was not there, though jobs had folders: their numbers are not given out again.
-void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId highest) {
-  if (core::Value(highest) == 0) return;
-  SQLite::Transaction transaction(database);
-  database.exec(absl::StrCat("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ",
-                             core::Value(highest), ")"));
+void SetSetting(SQLite::Database& database, const char* name, const std::string& value) {
   SQLite::Statement set(database, kSetSetting);
-  set.bind(1, kRecovery);
-  set.bind(2, absl::StrCat(path, " was not there, though jobs have folders; new jobs begin above ",
-                           core::Value(highest)));
+  set.bind(1, name);
+  set.bind(2, value);
   set.exec();
+}
+
+// A store that was not there, though jobs had folders: their numbers are not given out again. Nor
+// are those that only waited in one that was emptied.
+void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId known,
+                 bool emptied) {
+  const std::int64_t highest = core::Value(known) + (emptied ? kUnseenIds : 0);
+  if (highest == 0) return;
+  SQLite::Transaction transaction(database);
+  database.exec(
+      absl::StrCat("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ", highest, ")"));
+  SetSetting(database, kRecovery,
+             absl::StrCat(path,
+                          emptied ? " was empty, as when it was cut or a disk has lost it: jobs "
+                                    "that waited in it are gone"
+                                  : " was not there, though jobs have folders",
+                          "; new jobs begin above ", highest));
   transaction.commit();
 }
 
-// DataLoss when it is damaged.
-absl::StatusOr<std::unique_ptr<SQLite::Database>> TryOpen(const std::string& path,
-                                                          const HighestId& known_elsewhere) {
+// The number of pages is known from then on without the file (sqlite3 wal.c, sqlite3WalDbsize), by
+// which they can be read from memory when the file was cut. A full disk is met by others.
+void BeginLog(SQLite::Database& database) {
+  try {
+    SetSetting(database, "opened", std::to_string(ToNanoseconds(absl::Now())));
+  } catch (const SQLite::Exception&) {
+  }
+}
+
+// DataLoss when it is damaged. `emptied`: it stood there without a byte.
+absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known_elsewhere,
+                                 bool alone, bool emptied) {
   const bool suspicious = ShouldCheck(path);
   try {
     auto database =
         std::make_unique<SQLite::Database>(path, SQLite::OPEN_READWRITE, kBusyTimeoutMs);
+    // Before anything is read: the index of the write-ahead log is then kept in memory, not in the
+    // -shm, which would end us by SIGBUS when it is cut.
+    if (alone) database->exec("PRAGMA locking_mode = EXCLUSIVE");
     int version = 0;
     if (absl::Status status = CheckVersion(*database, path, suspicious, &version); !status.ok()) {
       return status;
     }
+    const bool logged = database->execAndGet("PRAGMA journal_mode").getString() == "wal";
     Configure(*database);
     Migrate(*database, version);
-    if (version == 0 && known_elsewhere) KeepIdsFree(*database, path, known_elsewhere());
-    return database;
+    if (version == 0 && (known_elsewhere || emptied)) {
+      KeepIdsFree(*database, path, known_elsewhere ? known_elsewhere() : core::JobId{0}, emptied);
+    }
+    BeginLog(*database);
+    if (!logged && version != 0 && suspicious) (void)Damage(*database);  // read into memory again
+    return OpenFile{std::move(database), alone};
   } catch (const SQLite::Exception& exception) {
     if (IsDamage(exception)) return absl::DataLossError(exception.what());
+    // Somebody looks into it: it is shared with them.
+    if (alone && (exception.getErrorCode() & 0xff) == SQLITE_BUSY) {
+      return TryOpen(path, known_elsewhere, false, emptied);
+    }
     return StoreFailed(path, "open the store", exception);
   }
+}
+
+// SQLite deletes the write-ahead log of an empty file unread. That of a small store may have all
+// that was ever in it.
+bool KeepLogOfEmptied(const std::string& path) {
+  constexpr off_t kNotEmpty = 512;  // the smallest page; of a single byte, SQLite says 0
+  return SizeOf(path) == 0 && SizeOf(path + "-wal") > 0 && ::truncate(path.c_str(), kNotEmpty) == 0;
 }
 
 }  // namespace
@@ -188,17 +238,22 @@ void Migrate(SQLite::Database& database, int version) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<SQLite::Database>> OpenStoreFile(const std::string& path,
-                                                                const HighestId& known_elsewhere) {
+absl::StatusOr<OpenFile> OpenStoreFile(const std::string& path, const HighestId& known_elsewhere,
+                                       Sharing sharing) {
+  const bool alone = sharing == Sharing::kAlone;
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
+  const bool emptied = SizeOf(path) == 0;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  auto database = TryOpen(path, known_elsewhere);
-  if (!absl::IsDataLoss(database.status())) return database;
+  std::string why = "it was cut to nothing";
+  if (!KeepLogOfEmptied(path)) {
+    absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, emptied);
+    if (!absl::IsDataLoss(file.status())) return file;
+    why = std::string(file.status().message());
+  }
   const core::JobId highest = known_elsewhere ? known_elsewhere() : core::JobId{0};
-  const std::string why(database.status().message());
   if (absl::Status status = Salvage(path, why, highest); !status.ok()) return status;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  return TryOpen(path, known_elsewhere);
+  return TryOpen(path, known_elsewhere, alone, false);
 }
 
 }  // namespace stageload::store

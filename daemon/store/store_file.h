@@ -17,9 +17,14 @@
 
 namespace stageload::store {
 
+struct OpenFile {
+  std::unique_ptr<SQLite::Database> database;
+  bool alone = false;
+};
+
 // As Store::Open().
-absl::StatusOr<std::unique_ptr<SQLite::Database>> OpenStoreFile(const std::string& path,
-                                                                const HighestId& known_elsewhere);
+absl::StatusOr<OpenFile> OpenStoreFile(const std::string& path, const HighestId& known_elsewhere,
+                                       Sharing sharing);
 
 // A file of ours is not as SQLite wrote it; another try will not help.
 bool IsDamage(const SQLite::Exception& exception);

@@ -154,6 +154,10 @@ TEST_F(ConfigTest, AKeyThatBelongsIntoATableIsFoundThere) {
               HasSubstr("config.toml:2: unknown key \"defaults.max_queued\": what stands below the "
                         "line [defaults] belongs to that table; max_queued is to stand above the "
                         "first line in brackets"));
+  EXPECT_THAT(
+      ErrorOf("[log]\nmemory_poool = 5\n"),
+      HasSubstr("unknown key \"log.memory_poool\"; did you mean memory_pool? What stands "
+                "below the line [log] belongs to that table; memory_pool is to stand above"));
   EXPECT_THAT(ErrorOf("[default]\nswap_budget = \"8G\"\n"), HasSubstr("unknown key \"default\""));
   EXPECT_THAT(ErrorOf("log = \"debug\"\n"), HasSubstr("log: needs a table"));
 }

@@ -2,6 +2,7 @@
 // jobs again by their folders, and says what it did.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <string>
@@ -29,6 +30,10 @@ class StoreDamage : public DaemonTest {
       }
     }
     return found;
+  }
+  void EndDaemon() {
+    daemon().Signal(SIGTERM);
+    EXPECT_EQ(daemon().Wait().exit_code, 0) << daemon().Err();
   }
   std::string Log() const { return ReadFile(paths().logs + "/stageloadd.log"); }
 };
@@ -94,6 +99,53 @@ TEST_F(StoreDamage, AStoreThatIsDeletedUnderTheDaemonIsWrittenAgainAndLosesNoJob
   EXPECT_TRUE(Reaches(before, "FAILED"));
   EXPECT_TRUE(Reaches(after, "FAILED"));
   EXPECT_EQ(Show(after).value("exit_code", -1), 4);
+}
+
+// As `: > stageload.db` does it.
+void Empty(const std::string& path) { std::filesystem::resize_file(path, 0); }
+
+TEST_F(StoreDamage, AStoreThatIsCutUnderTheDaemonIsWrittenAgainAndLosesNoJob) {
+  StartDaemon();
+  ASSERT_EQ(Ctl({"hold", "--queue"}).exit_code, 0);
+  std::vector<std::int64_t> jobs = {Submit({"--memory", "1M", "--", "sh", "-c", "exit 3"})};
+  // A daemon that has begun with it, and one that has not written since.
+  EndDaemon();
+  StartDaemon();
+  Empty(paths().store);
+  EXPECT_TRUE(Eventually([&] { return absl::StrContains(Log(), "was cut from"); }));
+
+  const std::vector<std::vector<std::string>> cuts = {
+      {""}, {"-wal"}, {"", "-wal"}, {"", "-wal", "-shm"}, {"-shm"}};
+  for (const std::vector<std::string>& cut : cuts) {
+    for (const std::string& companion : cut) {
+      if (std::filesystem::exists(paths().store + companion)) Empty(paths().store + companion);
+    }
+    jobs.push_back(Submit({"--memory", "1M", "--", "sh", "-c", "exit 4"}));
+    EXPECT_EQ(jobs.back(), jobs[jobs.size() - 2] + 1);
+  }
+  KillDaemon();
+  StartDaemon();
+  Empty(paths().store);
+  EndDaemon();  // before it has noticed
+
+  StartDaemon();
+  EXPECT_THAT(SetAside(), SizeIs(0));
+  for (const std::int64_t job : jobs) EXPECT_EQ(StateOf(job), "PENDING") << job;
+  ASSERT_EQ(Ctl({"release", "--queue"}).exit_code, 0);
+  for (const std::int64_t job : jobs) EXPECT_TRUE(Reaches(job, "FAILED")) << job;
+  EXPECT_EQ(Show(jobs.front()).value("exit_code", -1), 3);
+  EXPECT_EQ(Show(jobs.back()).value("exit_code", -1), 4);
+}
+
+TEST_F(StoreDamage, AStoreThatWasEmptiedIsToldAtTheStartAndGivesNoIdTwice) {
+  StartDaemon();
+  ASSERT_EQ(Ctl({"hold", "--queue"}).exit_code, 0);
+  const std::int64_t waits = Submit({"--memory", "1M", "--", "true"});
+  EndDaemon();
+  Empty(paths().store);
+  StartDaemon();
+  EXPECT_THAT(Log(), HasSubstr("was empty"));
+  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), waits);
 }
 
 TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {

@@ -88,10 +88,11 @@ TEST_F(Doctor, FindsNothingWrongWhereNothingIs) {
   const Report report = Examine();
   EXPECT_THAT(report.Failed(), IsEmpty()) << report.json.dump(2);
   for (const char* check :
-       {"account",   "programs",      "config",  "daemon",    "version",          "socket_folder",
-        "socket",    "level",         "memory",  "pressure",  "compressed_wired", "paging",
-        "processes", "clocks",        "swap",    "swap_disk", "daemon_reads",     "state_disk",
-        "limits",    "daemon_limits", "service", "stops",     "log_folder",       "files"}) {
+       {"account",          "programs",     "config",     "daemon", "version",
+        "socket_folder",    "socket",       "level",      "memory", "pressure",
+        "compressed_wired", "paging",       "processes",  "clocks", "swap",
+        "swap_disk",        "daemon_reads", "state_disk", "limits", "daemon_limits",
+        "service",          "stops",        "log_folder", "files",  "store"}) {
     EXPECT_NE(report.Verdict(check), "") << "no line about " << check;
   }
   EXPECT_THAT(report.Text("daemon"), HasSubstr("started by a user"));
@@ -188,8 +189,9 @@ TEST_F(Doctor, NamesADaemonThatListensElsewhere) {
   StartDaemon();
   const Report report = Examine({"STAGELOAD_SOCKET=" + PathOf("other.sock")});
   EXPECT_EQ(report.Verdict("daemon"), "fail");
-  EXPECT_THAT(report.Text("daemon"), AllOf(HasSubstr(absl::StrCat("(pid ", DaemonPid(), ") listens at ")),
-                                           HasSubstr("STAGELOAD_SOCKET")));
+  EXPECT_THAT(report.Text("daemon"),
+              AllOf(HasSubstr(absl::StrCat("(pid ", DaemonPid(), ") listens at ")),
+                    HasSubstr("STAGELOAD_SOCKET")));
 }
 
 TEST_F(Doctor, NamesADaemonOfAnotherAgeAndTheFix) {

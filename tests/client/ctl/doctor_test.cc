@@ -605,6 +605,49 @@ TEST(DoctorConfig, IsValidAbsentOrToldWithItsError) {
               Fails("line 3: what?", "/c.toml"));
 }
 
+TEST(DoctorStore, WhatTheDaemonSaysOfItIsTold) {
+  const absl::Time now = absl::Now();
+  const auto event = [&](const std::string& kind, const std::string& text, absl::Duration ago) {
+    v1::Event out;
+    out.set_kind(kind);
+    out.set_text(text);
+    out.set_time_ns(absl::ToUnixNanos(now - ago));
+    return out;
+  };
+  using Events = std::vector<v1::Event>;  // newest first
+  const v1::Event failed = event("store_failed", "write to /s: disk is full", absl::Minutes(5));
+  EXPECT_THAT(CheckStore(Events{}, now), Oks("reads and writes it"));
+  EXPECT_THAT(CheckStore(Events{failed}, now), Fails("for 5m00s: write to /s: disk is full"));
+  EXPECT_THAT(CheckStore(Events{event("store_works", "", absl::Minutes(1)), failed}, now),
+              Oks("reads and writes it"));
+  EXPECT_THAT(CheckStore(Events{failed, event("store_works", "", absl::Minutes(6))}, now),
+              Fails("disk is full"));
+  EXPECT_THAT(
+      CheckStore(Events{event("store_damaged", "/s was cut: it is kept as /a", absl::Hours(2))},
+                 now),
+      Warns("2h00m ago: /s was cut: it is kept as /a"));
+  EXPECT_THAT(CheckStore(absl::UnavailableError("read /s: malformed"), now),
+              Fails("cannot read it: read /s: malformed", "daemon restart"));
+}
+
+TEST(DoctorStore, AFileThatWasCutOrWrittenOverIsKnownByItsBeginning) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/stageload.db";
+  const auto found = [&] { return CheckStoreFile(path).value_or(Well("store", "sound")); };
+  EXPECT_THAT(found(), Oks("sound"));  // not there
+  std::string sound(2 * 4096, '\0');
+  sound.replace(0, 18, std::string("SQLite format 3\0\x10\0", 18));
+  sound[31] = 2;
+  std::ofstream(path) << sound;
+  EXPECT_THAT(found(), Oks("sound"));
+  std::ofstream(path) << sound.substr(0, 4096);
+  EXPECT_THAT(found(), Fails("has 4096 of 8192 bytes: it was cut", "at its start"));
+  std::ofstream(path) << std::string(8192, 'x');
+  EXPECT_THAT(found(), Fails("is no database", "at its start"));
+  std::ofstream(path) << "";
+  EXPECT_THAT(found(), Fails("is empty", "at its start"));
+}
+
 TEST(DoctorStops, EachOfTheLastDayIsTold) {
   const absl::Time now = absl::Now();
   EXPECT_THAT(CheckStops({}, now), ElementsAre(Oks("none")));
@@ -666,6 +709,9 @@ TEST(DoctorService, EachWayToBeInstalledWronglyIsTold) {
   facts = Installed();
   facts.serves_here = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("another home", "install"));
+  facts.runtime_folder = "/run/user/7";
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE),
+              Warns("XDG_RUNTIME_DIR is not set", "export XDG_RUNTIME_DIR=/run/user/7"));
   facts = Installed();
   facts.current = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("not as this version", "install"));

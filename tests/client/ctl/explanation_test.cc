@@ -113,7 +113,8 @@ TEST(WhyItWaits, BehindOthersAStartIsPromisedForItsTurnOnly) {
   v1::Job busy = Waiting(v1::BLOCKER_KIND_BUSY, 0, 60, "process 412 matches \"ollama\"");
   EXPECT_THAT(Said(busy), HasSubstr("--busy none` would let it start when its turn comes, beside"));
   busy.set_queue_position(1);
-  EXPECT_THAT(Said(busy), HasSubstr("--busy none` would let it start now, beside"));
+  EXPECT_THAT(Said(busy), HasSubstr("--busy none` would let it start now, beside that program, "
+                                    "unless a lease goes first"));
   // Of what the machine has, ORDER is told with it.
   EXPECT_THAT(Said(Waiting(v1::BLOCKER_KIND_LEVEL, 35, 40, "")),
               HasSubstr("--wait-free 35` would let it start now"));
@@ -153,6 +154,18 @@ TEST(WhyItWaits, BusyNamesTheProgramAndOffersToWaitForNone) {
   job.set_queue_position(1);
   EXPECT_THAT(Said(job), HasSubstr("its --busy names: process 412 ollama serve matches"));
   EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --busy none"));
+  EXPECT_THAT(Said(job), Not(HasSubstr("by itself")));
+}
+
+TEST(WhyItWaits, OfAProgramThatIsGoneTheRestOfTheQuietTimeIsTold) {
+  v1::Job job = Waiting(v1::BLOCKER_KIND_BUSY, 20, 60, "quiet for 20s since ollama, needs 1m00s");
+  job.mutable_blockers(0)->set_ends_in_ns(40'000'000'000);
+  job.set_queue_position(1);
+  EXPECT_THAT(Said(job),
+              AllOf(HasSubstr("gone for as long as its --quiet-for says: quiet for 20s"),
+                    HasSubstr("ends by itself in 40s, unless one comes back"),
+                    HasSubstr("would let it start now, without that time, unless a lease goes")));
+  EXPECT_THAT(Said(job), Not(HasSubstr("beside")));
 }
 
 TEST(WhyItWaits, DependencyNamesEachJobWithItsStateAndLeadsOn) {
@@ -176,8 +189,8 @@ TEST(WhyItWaits, HeldIsReleasedByTheOneOrByTheQueue) {
   v1::Job held = Waiting(v1::BLOCKER_KIND_HELD, 1, 0, "held until it is released");
   held.set_queue_position(1);
   EXPECT_THAT(Said(held),
-              EndsWith("It is held until it is released. `stageloadctl release 3` lets it "
-                       "start."));
+              EndsWith("It is held until it is released. `stageloadctl release 3` lets it start, "
+                       "unless a lease goes first."));
   const v1::Job queue = Waiting(v1::BLOCKER_KIND_QUEUE_HELD, 1, 0,
                                 "the queue is held until it is released: deadline");
   EXPECT_THAT(Said(queue),

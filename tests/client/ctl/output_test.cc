@@ -32,6 +32,8 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
+constexpr int kClosed = -1;  // in place of a descriptor
+
 class OutputTest : public testing::Test {
  protected:
   OutputTest() {
@@ -63,14 +65,18 @@ class OutputTest : public testing::Test {
     SetVariable(environment, "NO_COLOR", "");
     return environment;
   }
-  // With `out` as its stdout; what waitpid says, and its stderr.
+  // With `out` as its stdout, or that closed; what waitpid says, and its stderr.
   int RunInto(int out, Words words, std::string& err) {
     const std::string err_path = daemon_.home() + "/err";
     words.insert(words.begin(), STAGELOADCTL);
     Words environment = Environment();
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out, 1);
+    if (out == kClosed) {
+      posix_spawn_file_actions_addclose(&actions, 1);
+    } else {
+      posix_spawn_file_actions_adddup2(&actions, out, 1);
+    }
     posix_spawn_file_actions_addopen(&actions, 2, err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
                                      0600);
     posix_spawnattr_t attributes;
@@ -123,6 +129,31 @@ TEST_F(OutputTest, ThatCannotBeWrittenIsSaidAndIsNoSuccess) {
     EXPECT_EQ(err, "stageload: write to stdout: No space left on device\n") << words[0];
   }
   close(full);
+}
+
+// As of `>&-`.
+TEST_F(OutputTest, OfAClosedStdoutIsNoSuccessEither) {
+  for (const Words& words : std::vector<Words>{{"queue"},
+                                               {"explain", "1"},
+                                               {"show", "1"},
+                                               {"daemon", "status"},
+                                               {"--help"},
+                                               {"--version"},
+                                               {"version"}}) {
+    std::string err;
+    const int status = RunInto(kClosed, words, err);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << words[0] << " " << status;
+    EXPECT_EQ(err, "stageload: write to stdout: Bad file descriptor\n") << words[0];
+  }
+  daemon_.on_submit = [](const v1::SubmitJobRequest&, v1::SubmitJobResponse& response) {
+    response.mutable_job()->set_id(7);
+    return grpc::Status::OK;
+  };
+  std::string err;
+  const int status = RunInto(kClosed, {"submit", "--", "true"}, err);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  EXPECT_THAT(err, HasSubstr("Bad file descriptor"));
+  EXPECT_THAT(err, HasSubstr("was queued all the same"));
 }
 
 // What was done is done, and is said where its id could not be.
@@ -214,6 +245,29 @@ TEST_F(OutputTest, TheQueueFitsTerminalsOf40And80And200Columns) {
     const std::size_t value = lines[2].find("MEMORY: ");
     ASSERT_NE(value, std::string::npos) << plain;
     EXPECT_EQ(Columns(lines[0].substr(0, title)), Columns(lines[2].substr(0, value))) << plain;
+  }
+}
+
+TEST_F(OutputTest, ShowAndVersionFitATerminalOf40ColumnsButForWhatIsToBeCopied) {
+  const std::string command = "python train.py --epochs 100 --model sdxl-base --precision bf16";
+  daemon_.jobs[1].set_command(command);
+  daemon_.jobs[1].set_name("launch");  // a name of its own is one word
+  for (const Words& words : std::vector<Words>{{"show", "2"}, {"version"}}) {
+    PseudoTerminal terminal(40, 24);
+    Words argv = {STAGELOADCTL};
+    argv.insert(argv.end(), words.begin(), words.end());
+    terminal.Run(argv, Environment());
+    EXPECT_EQ(terminal.Wait(), 0);
+    const std::string plain = Plain(terminal.shown());
+    bool whole = words[0] == "version";
+    for (const std::string& line : Words(absl::StrSplit(plain, '\n', absl::SkipEmpty()))) {
+      if (line.find(command) != std::string::npos) {
+        whole = true;
+      } else {
+        EXPECT_LE(Columns(line), 40U) << line;
+      }
+    }
+    EXPECT_TRUE(whole) << plain;
   }
 }
 

@@ -180,6 +180,15 @@ TEST_F(EngineTest, EndThatCannotBeWrittenIsToldTheSameByAllAndWrittenLater) {
   ASSERT_TRUE(page.ok());
   ASSERT_EQ(page->jobs.size(), 1u);
   EXPECT_EQ(page->jobs[0].record.state, JobState::kFailed);
+  // That it fails is not written either.
+  Promised<absl::StatusOr<std::vector<store::EventRow>>> events;
+  store::EventQuery query;
+  query.kinds = {"store_failed"};
+  life.engine().ListEvents(query, [&](auto rows) { events.Set(std::move(rows)); });
+  const auto told = events.Get();
+  ASSERT_TRUE(told.ok()) << told.status();
+  ASSERT_EQ(told->size(), 1u);
+  EXPECT_THAT(told->front().text, HasSubstr("disk is full"));
   vandal.exec("DROP TRIGGER full");
   SQLite::Statement state(vandal, "SELECT state FROM jobs");
   EXPECT_TRUE(Eventually([&] {

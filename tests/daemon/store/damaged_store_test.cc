@@ -64,9 +64,10 @@ core::JobSpec SpecOf(std::int64_t id) {
 
 class DamagedStore : public ::testing::Test {
  protected:
-  std::unique_ptr<Store> Open(std::int64_t known_elsewhere = 0) {
-    absl::StatusOr<std::unique_ptr<Store>> store =
-        Store::Open(path_, [=] { return core::JobId{known_elsewhere}; });
+  std::unique_ptr<Store> Open(std::int64_t known_elsewhere = 0,
+                              Sharing sharing = Sharing::kShared) {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(
+        path_, [=] { return core::JobId{known_elsewhere}; }, sharing);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
@@ -85,12 +86,12 @@ class DamagedStore : public ::testing::Test {
     ASSERT_TRUE(store->Commit(batch).ok());
   }
 
-  std::vector<std::string> SetAside() const {
+  std::vector<std::string> SetAside(const std::string& why = "damaged") const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string name = entry.path().filename();
-      if (absl::StartsWith(name, "store.db.damaged-") && !absl::EndsWith(name, "-wal") &&
-          !absl::EndsWith(name, "-shm")) {
+      if (absl::StartsWith(name, absl::StrCat("store.db.", why, "-")) &&
+          !absl::EndsWith(name, "-wal") && !absl::EndsWith(name, "-shm")) {
         found.push_back(entry.path());
       }
     }
@@ -186,6 +187,169 @@ TEST_F(DamagedStore, ADeletedOneIsMadeAnewAboveTheIdsOfTheJobFolders) {
   EXPECT_EQ(*store->NextId(), core::JobId{4});
   EXPECT_THAT(*store->Setting(kRecovery), HasSubstr("was not there"));
   EXPECT_THAT(SetAside(), IsEmpty());
+}
+
+// What somebody does to the files under a store that is open, and how it is called.
+struct Change {
+  const char* told;
+  std::function<void(const std::string& path)> make;
+};
+
+void WriteInPlace(const std::string& path, const std::string& bytes) {
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out) << bytes;
+}
+
+const std::vector<Change>& Changes() {
+  static const std::vector<Change> changes = {
+      {"was cut from", [](const std::string& path) { Overwrite(path, ""); }},
+      {"was cut from",
+       [](const std::string& path) { std::filesystem::resize_file(path, 3 * kPage); }},
+      {"was written over",
+       [](const std::string& path) {
+         WriteInPlace(path, std::string(std::filesystem::file_size(path), 'x'));
+       }},
+      {"had its write-ahead log cut",
+       [](const std::string& path) { Overwrite(path + "-wal", ""); }},
+      {"had its write-ahead log written over",
+       [](const std::string& path) { WriteInPlace(path + "-wal", std::string(4000, 'x')); }},
+      {"has lost its write-ahead log",
+       [](const std::string& path) { std::filesystem::remove(path + "-wal"); }},
+      {"was cut from",
+       [](const std::string& path) {
+         Overwrite(path, "");
+         Overwrite(path + "-wal", "");
+         Overwrite(path + "-shm", "");
+       }},
+  };
+  return changes;
+}
+
+TEST_F(DamagedStore, WhateverIsDoneToItsFilesWhileItIsOpenNothingIsLostAndItIsTold) {
+  constexpr int kJobs = 400;
+  Make(kJobs);
+  int id = kJobs;
+  for (const Change& change : Changes()) {
+    SCOPED_TRACE(change.told);
+    {
+      const auto store = Open(0, Sharing::kAlone);
+      ASSERT_NE(store, nullptr);
+      // Twice: what was written anew is as safe.
+      for (int time = 0; time < 2; ++time) {
+        ASSERT_TRUE(store->Commit({{{Job(++id), SpecOf(id)}}, {}, {}}).ok());
+        EXPECT_TRUE(store->InPlace());
+        // So that there is something to cut: else a copy may have no more than it.
+        ASSERT_GT(std::filesystem::file_size(path_), 3 * kPage);
+        change.make(path_);
+        EXPECT_FALSE(store->InPlace());
+        const absl::Status status = store->Commit({{{Job(++id), SpecOf(id)}}, {}, {}});
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(store->InPlace());
+        const std::string notice = store->TakeNotice().value_or("");
+        EXPECT_THAT(notice, HasSubstr(absl::StrCat(path_, " ", change.told)));
+        EXPECT_THAT(notice, HasSubstr("all that the daemon had is there again"));
+      }
+    }
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(ExpectRowsAsTheyWere(*store), static_cast<std::size_t>(id));
+    EXPECT_EQ(*store->NextId(), core::JobId{id + 1});
+    EXPECT_EQ(*store->Setting("held"), "yes");
+    EXPECT_EQ(*store->Setting(kRecovery), "");
+  }
+  EXPECT_THAT(SetAside(), IsEmpty());
+  EXPECT_THAT(SetAside("replaced"), SizeIs(2 * Changes().size()));
+}
+
+TEST_F(DamagedStore, AnOlderCopyThatIsWrittenOverAnOpenOneIsKeptAsideAndLosesNothing) {
+  Make(40);
+  const std::string backup = Contents(path_);
+  {
+    const auto store = Open();
+    Batch more;
+    for (int id = 41; id <= 400; ++id) more.added.push_back({Job(id), SpecOf(id)});
+    ASSERT_TRUE(store->Commit(more).ok());
+  }
+  const auto store = Open(0, Sharing::kAlone);
+  Overwrite(path_, backup);
+  EXPECT_FALSE(store->InPlace());
+  ASSERT_TRUE(store->Commit({}).ok());
+  EXPECT_EQ(ExpectRowsAsTheyWere(*store), 400U);
+  ASSERT_THAT(SetAside("replaced"), SizeIs(1));
+  EXPECT_EQ(Contents(SetAside("replaced").front()), backup);
+}
+
+TEST_F(DamagedStore, OneThatIsTooLargeForMemoryLosesWhatWasCutOffAndCountsWhatIsLeft) {
+  constexpr int kJobs = 12000;
+  {
+    const auto store = Open();
+    Batch batch;
+    for (int id = 1; id <= kJobs; ++id) {
+      core::JobRecord record = Job(id);
+      record.command = std::string(3000, 'c');
+      batch.added.push_back({record, std::nullopt});
+    }
+    ASSERT_TRUE(store->Commit(batch).ok());
+  }
+  ASSERT_GT(std::filesystem::file_size(path_), 40U * 1024 * 1024);
+  const auto store = Open(0, Sharing::kAlone);
+  core::JobRecord early = Job(1);
+  std::filesystem::resize_file(path_, 20U * 1024 * 1024);
+  EXPECT_FALSE(store->InPlace());
+  ASSERT_TRUE(store->Commit({{{Job(kJobs + 1), SpecOf(kJobs + 1)}}, {early}, {}}).ok());
+  EXPECT_THAT(store->TakeNotice().value_or(""), HasSubstr("what could be read goes on"));
+  EXPECT_TRUE(store->Get(core::JobId{1}).ok());
+  EXPECT_TRUE(store->Get(core::JobId{kJobs + 1}).ok());
+  // A row that was lost comes back with its next change.
+  core::JobRecord lost = Job(kJobs - 1);
+  ASSERT_FALSE(store->Get(lost.id).ok());
+  ASSERT_TRUE(store->Commit({{}, {lost}, {}}).ok());
+  EXPECT_TRUE(store->Get(lost.id).ok());
+  EXPECT_GT(*store->NextId(), core::JobId{kJobs + 1});
+}
+
+TEST_F(DamagedStore, OneThatStandsThereEmptyIsToldAndItsIdsStayTaken) {
+  Make(3);
+  Overwrite(path_, "");
+  const auto store = Open(2);
+  EXPECT_GT(*store->NextId(), core::JobId{3});
+  EXPECT_THAT(*store->Setting(kRecovery), HasSubstr("was empty"));
+}
+
+TEST_F(DamagedStore, TheWriteAheadLogOfAnEmptiedOneIsReadAfterACrash) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Commit({{{Job(1), SpecOf(1)}, {Job(2), SpecOf(2)}}, {}, {}}).ok());
+    std::filesystem::copy_file(path_ + "-wal", folder_ + "/copy-wal");
+  }
+  path_ = folder_ + "/copy";
+  Overwrite(path_, "");
+  const auto store = Open(0, Sharing::kAlone);
+  EXPECT_EQ(ExpectRowsAsTheyWere(*store), 2U);
+  EXPECT_THAT(*store->Setting(kRecovery), HasSubstr("cut to nothing"));
+  EXPECT_EQ(*store->NextId(), core::JobId{3});
+}
+
+TEST_F(DamagedStore, ANewOneIsSilent) {
+  const auto store = Open();
+  EXPECT_EQ(*store->Setting(kRecovery), "");
+  EXPECT_EQ(*store->NextId(), core::JobId{1});
+}
+
+TEST_F(DamagedStore, WhoHasItAloneSharesItWithWhoHasItOpenAlready) {
+  Make(1);
+  SQLite::Database other(path_, SQLite::OPEN_READWRITE);
+  EXPECT_EQ(other.execAndGet("SELECT count(*) FROM jobs").getInt(), 1);
+  const auto store = Open(0, Sharing::kAlone);
+  ASSERT_NE(store, nullptr);
+  ASSERT_TRUE(store->Commit({{{Job(2), SpecOf(2)}}, {}, {}}).ok());
+  EXPECT_EQ(other.execAndGet("SELECT count(*) FROM jobs").getInt(), 2);
+  // What the other one does is none of this.
+  other.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  other.exec("UPDATE settings SET value = 'no' WHERE name = 'held'");
+  EXPECT_TRUE(store->InPlace());
+  EXPECT_EQ(*store->Setting("held"), "no");
+  Overwrite(path_, "");
+  EXPECT_FALSE(store->InPlace());
 }
 
 TEST_F(DamagedStore, ASoundOneIsLeftAloneAlsoAfterACrash) {
