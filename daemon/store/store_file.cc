@@ -28,9 +28,10 @@ constexpr int kBusyTimeoutMs = 2000;
 // A whole check takes 3.3 ms/MiB. Up to this size it is made at each start; a larger file is
 // checked after an unclean end, or when a read has met damage.
 constexpr off_t kCheckedAlways = 16 * 1024 * 1024;
-// What is checked is read, and so stays in memory as a whole: a file that is cut or written over
-// while it is open is then written anew from there. KiB, with some room to grow.
-constexpr char kKeepInMemory[] = "PRAGMA cache_size = -20480";
+// KiB. What is checked is read, and so a store of up to this size stays in memory as a whole: a file
+// that is cut or written over while it is open is then written anew from there. More would not leave
+// an idle daemon within its 24 MiB.
+constexpr char kKeepInMemory[] = "PRAGMA cache_size = -8192";
 
 // Of a small file, or one that nobody closed: SQLite removes the write-ahead log at the end.
 bool ShouldCheck(const std::string& path) {
