@@ -298,12 +298,14 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
     effects.emplace_back(Refused{event.token, std::move(status)});
   };
   const auto found = clients_.find(event.client);
-  if (found == clients_.end() || found->second.stop) {
-    return refuse(
-        WithReason(absl::FailedPreconditionError(absl::StrCat(
-                       "client ", Value(event.client),
-                       found == clients_.end() ? " is not running" : " is being stopped")),
-                   kJobEnded));
+  const bool gone = found == clients_.end();
+  // What is loaded is there, whatever is to become of its client.
+  const bool holds = event.loaded && !IsOn(Fault::kHeldOfStoppingRefused);
+  if (gone || (found->second.stop && !holds)) {
+    return refuse(WithReason(
+        absl::FailedPreconditionError(absl::StrCat("client ", Value(event.client),
+                                                   gone ? " is not running" : " is being stopped")),
+        kJobEnded));
   }
   if (event.memory <= Bytes(0)) {
     return refuse(WithReason(absl::InvalidArgumentError(absl::StrCat(
@@ -317,8 +319,10 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   lease.holder = event.holder;
   lease.stage = event.stage;
   lease.memory = event.memory;
-  absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
-  if (!fits.ok()) return refuse(std::move(fits));
+  if (!event.loaded) {
+    absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
+    if (!fits.ok()) return refuse(std::move(fits));
+  }
   next_lease_ = LeaseId{Value(next_lease_) + 1};
   // What it holds already is no part of what it asks for.
   Usage& usage = found->second.usage;

@@ -145,6 +145,41 @@ TEST_F(LeaseTest, WhatIsLoadedAlreadyIsGrantedAtOnceAndReservesNothingTwice) {
   EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
 }
 
+TEST_F(LeaseTest, WhatIsLoadedIsTakenUpAlsoFromWhoIsBeingStopped) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int stopped = Register({});
+  const int other = Register({});
+  Step(CancelAsked{JobId{stopped}});
+  const Effects taken = Step(Acquire{++token_, JobId{stopped}, "held", GiB(10), {}, true});
+  EXPECT_THAT(All<LeaseGranted>(taken), SizeIs(1));
+  EXPECT_THAT(All<Refused>(Acquiring(stopped, GiB(1))), SizeIs(1)) << "it gets nothing new";
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(other, GiB(4))), IsEmpty())
+      << "there is no room beside it";
+  EXPECT_THAT(All<LeaseGranted>(Step(ClientGone{JobId{stopped}})), SizeIs(1));
+}
+
+TEST_F(LeaseTest, AJobThatIsBeingStoppedTakesUpWhatAProgramInsideItHasLoaded) {
+  const int job = RunJob(std::nullopt);
+  Step(CancelAsked{JobId{job}});
+  EXPECT_THAT(All<LeaseGranted>(Step(Acquire{++token_, JobId{job}, "held", GiB(8), {}, true})),
+              SizeIs(1));
+  EXPECT_EQ(scheduler_->leases().begin()->second.memory, GiB(8));
+}
+
+TEST_F(LeaseTest, WhatIsLoadedIsTakenUpThoughItCouldNeverFitAnyMore) {
+  config_.memory_pool = GiB(4);
+  Restart(config_);
+  Sample();
+  const int session = Register({});
+  const Effects refused = Acquiring(session, GiB(10));
+  ASSERT_THAT(All<Refused>(refused), SizeIs(1));
+  EXPECT_EQ(ReasonOf(All<Refused>(refused)[0].status), kNeverFits);
+  EXPECT_THAT(All<LeaseGranted>(Step(Acquire{++token_, JobId{session}, "held", GiB(10), {}, true})),
+              SizeIs(1));
+}
+
 TEST_F(LeaseTest, NothingIsAdmittedBeforeProgramsOfTheDaemonBeforeHaveTakenTheirLeasesUp) {
   Sample();
   const int first = Register({});
