@@ -252,7 +252,7 @@ void Invariants::On(const core::Started& started) {
 
 void Invariants::On(const core::SignalRefused& refused) {
   ++counters_[Count::kSignalRefused];
-  if (Own* own = Active(refused.id)) own->stuck = true;
+  if (Own* own = Active(refused.id)) own->stuck = own->deaf = true;
 }
 
 void Invariants::On(const core::NotSaved& lost) {
@@ -776,7 +776,7 @@ void Invariants::Restarted(int boot) {
   total_growth_ = Bytes(0);
   for (auto& [id, own] : own_) {
     own.warned = false;
-    own.attached = own.killed = own.stuck = own.would_stop = false;
+    own.attached = own.killed = own.stuck = own.deaf = own.would_stop = false;
     own.last_busy.reset();
     own.low_since.reset();
     own.low_samples = 0;

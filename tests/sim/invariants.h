@@ -198,6 +198,7 @@ class Invariants {
     bool had_company = false;  // was ever not the only client
     bool was_read = false;     // a footprint, ever
     bool stuck = false;
+    bool deaf = false;
     bool would_stop = false;
     std::optional<Bytes> swap_at_stop;
     std::optional<Bytes> expected;

@@ -344,7 +344,8 @@ void Invariants::CheckForced(const core::LeaseGranted& granted) {
     const Own& own = own_.at(id);
     const JobState state = own.row.state;
     if (state == JobState::kSuspended || (state == JobState::kRunning && waits(id))) continue;
-    if (state == JobState::kStopping && own.stuck) continue;  // told to end, and doesn't
+    // Killed, and not gone. Who does not end when told to, or hears no signal, goes on.
+    if (state == JobState::kStopping && own.stuck && own.killed && !own.deaf) continue;
     Break(Rule::kProgress,
           absl::StrCat("a lease is forced while client ", Value(id), " can go on"));
   }

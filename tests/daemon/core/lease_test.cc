@@ -25,6 +25,17 @@ class LeaseTest : public SchedulerTest {
     EXPECT_EQ(StateOf(id), JobState::kRunning);
     return id;
   }
+  static std::vector<std::string> KindsOf(const Effects& effects) {
+    std::vector<std::string> kinds;
+    for (const Note& note : All<Note>(effects)) kinds.push_back(note.kind);
+    return kinds;
+  }
+  static std::string GrantText(const Effects& effects) {
+    for (const Note& note : All<Note>(effects)) {
+      if (note.kind == "lease_granted") return note.text;
+    }
+    return "no grant";
+  }
 };
 
 TEST_F(LeaseTest, ALeaseWithinWhatItsJobDeclaredNeedsNoMoreRoom) {
@@ -114,6 +125,66 @@ TEST_F(LeaseTest, WhoIsSuspendedGetsNoLeaseAndKeepsNobodyFromTheirs) {
   EXPECT_THAT(All<LeaseGranted>(Acquiring(holder, GiB(12))), SizeIs(1));
   Step(ClientGone{JobId{holder}});
   EXPECT_THAT(All<LeaseGranted>(Step(ResumeAsked{JobId{asleep}})), SizeIs(1));
+}
+
+// ---- Forced, and what it says of those who do not go on ----
+
+TEST_F(LeaseTest, NothingIsForcedBesideASessionThatDoesNotEndWhenAskedTo) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int holder = Register({}, /*may_signal=*/false);
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(holder, GiB(10))), SizeIs(1));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{holder}});
+  const Effects grace_over = Sample(absl::Seconds(6));
+  EXPECT_THAT(KindsOf(grace_over), ::testing::Contains("stuck"));
+  EXPECT_THAT(All<LeaseGranted>(grace_over), IsEmpty()) << "it runs, and holds its memory";
+  EXPECT_THAT(All<LeaseGranted>(Sample(absl::Seconds(40))), IsEmpty());
+  const Effects gone = Step(ClientGone{JobId{holder}});
+  ASSERT_THAT(All<LeaseGranted>(gone), SizeIs(1));
+  EXPECT_FALSE(All<LeaseGranted>(gone)[0].forced);
+}
+
+TEST_F(LeaseTest, NothingIsForcedBesideOneThatNoSignalReaches) {
+  const int job = RunJob(GiB(12));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{job}});
+  Step(SignalRefused{JobId{job}, "EPERM"});
+  Sample(absl::Seconds(6));
+  Sample(absl::Seconds(6));
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1));
+}
+
+TEST_F(LeaseTest, BesideOneThatWasKilledAndIsNotGoneALeaseIsForcedAndSaysSo) {
+  const int job = RunJob(GiB(12));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{job}});
+  EXPECT_THAT(Signals(Sample(absl::Seconds(5))), ElementsAre(kKill));
+  for (int second = 0; second < 4; ++second) Sample(absl::Seconds(1));
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1)) << "it may be dying still";
+  const Effects effects = Sample(absl::Seconds(1));
+  ASSERT_THAT(All<LeaseGranted>(effects), SizeIs(1));
+  EXPECT_THAT(
+      GrantText(effects),
+      HasSubstr("forced: every client waited for a lease, or did not end when it was killed "
+                "(job 1, 5s ago)"));
+}
+
+TEST_F(LeaseTest, ALeaseThatIsForcedBesideSuspendedClientsNamesThem) {
+  Sample();
+  const int asleep = Register({});
+  const int also = Register({});
+  Acquiring(asleep, GiB(12));
+  Step(SuspendAsked{JobId{asleep}});
+  Step(SuspendAsked{JobId{also}});
+  const int other = Register({});
+  EXPECT_THAT(GrantText(Acquiring(other, GiB(10))),
+              HasSubstr("forced: every client waited for a lease, or was suspended (job 1 and 1 "
+                        "more)"));
 }
 
 TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
