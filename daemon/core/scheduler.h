@@ -221,6 +221,7 @@ class Scheduler {
   bool GiveUpWaiting(const Instant& now, Effects& effects);
   void DropLease(LeaseId id);
   void DenyWanted(Client& client, Effects& effects);
+  void DenyWhatNeverFits(Effects& effects);
   void DenyLease(LeaseId id, absl::Status status, std::vector<Blocker> blockers, Effects& effects);
   Demand DemandOfStart(const JobRecord& record) const;
   Demand DemandOfLease(const Lease& lease) const;

@@ -438,6 +438,15 @@ void Scheduler::DenyWanted(Client& client, Effects& effects) {
   for (const LeaseId lease : wanted) DenyLease(lease, status, {}, effects);
 }
 
+// Its program would wait for ever; it hears what it would if it asked now.
+void Scheduler::DenyWhatNeverFits(Effects& effects) {
+  for (const LeaseId id : WaitingLeases()) {
+    absl::Status fits =
+        CheckCanEverFit(DemandOfLease(leases_.at(id)), config_, host_, "memory_bytes");
+    if (!fits.ok()) DenyLease(id, std::move(fits), {}, effects);
+  }
+}
+
 // Progress over deadlock: when nobody can go on before somebody else does, the oldest goes.
 bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
   if ((lease_queue_.empty() && WaitingInside().empty()) || !EveryClientWaits() ||

@@ -127,6 +127,24 @@ TEST_F(LeaseTest, WhoIsSuspendedGetsNoLeaseAndKeepsNobodyFromTheirs) {
   EXPECT_THAT(All<LeaseGranted>(Step(ResumeAsked{JobId{asleep}})), SizeIs(1));
 }
 
+TEST_F(LeaseTest, WhatCanNeverFitUnderANewConfigWaitsNoLonger) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int holder = Register({});
+  Acquiring(holder, GiB(10));
+  const int other = Register({});
+  const LeaseId small = All<LeaseQueued>(Acquiring(other, GiB(3))).at(0).id;
+  const LeaseId large = All<LeaseQueued>(Acquiring(other, GiB(6))).at(0).id;
+  config_.memory_pool = GiB(4);
+  const Effects effects = Step(ConfigChanged{config_});
+  const auto denied = All<LeaseDenied>(effects);
+  ASSERT_THAT(denied, SizeIs(1));
+  EXPECT_EQ(denied[0].id, large);
+  EXPECT_EQ(ReasonOf(denied[0].status), kNeverFits);
+  EXPECT_THAT(scheduler_->WaitingLeases(), ElementsAre(small));
+}
+
 // ---- Forced, and what it says of those who do not go on ----
 
 TEST_F(LeaseTest, NothingIsForcedBesideASessionThatDoesNotEndWhenAskedTo) {
