@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <mutex>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -211,6 +212,11 @@ struct Kind {
   bool colour;
   bool utf8;
 };
+void PrintTo(const Kind& kind, std::ostream* out) {
+  *out << kind.term;
+  for (const std::string& setting : kind.more) *out << ' ' << setting;
+}
+
 class TopOnTerminal : public TopProgram, public testing::WithParamInterface<Kind> {};
 
 TEST_P(TopOnTerminal, ShowsItsRowsWithTheColoursThatItHas) {
