@@ -14,6 +14,8 @@ const char* AdviceFor(int error) {
     case ENOSPC:
     case EDQUOT:
       return "; free space on its disk";
+    case EFBIG:
+      return "; raise the limit of a file's size (ulimit -f), or see what its file system allows";
     case EACCES:
     case EPERM:
       return "; give it back to its user (chown, and chmod u+rw or u+rwx of a folder), or set "

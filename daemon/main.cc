@@ -24,6 +24,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/file_limit.h"
+#include "base/file_size_limit.h"
 #include "base/library_log.h"
 #include "base/own_program.h"
 #include "base/paths.h"
@@ -396,6 +397,7 @@ int Run(const Options& options) {
   sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  TakeFileTooLargeAsError();
   umask(077);
 
   if (absl::Status status = NeedFiles("stageloadd", kNeededFiles); !status.ok()) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/file_limit.h"
+#include "base/file_size_limit.h"
 #include "client/ctl/environment.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/pipe.h"
@@ -23,6 +24,7 @@ namespace {
   } while (got < 0 && errno == EINTR);
   if (got != 1) _exit(kExitOk);
   RestoreFileLimit();
+  RestoreFileTooLarge();
   execvp(argv[0], argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(failed, &error, sizeof error);

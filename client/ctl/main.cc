@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file_limit.h"
+#include "base/file_size_limit.h"
 #include "base/library_log.h"
 #include "base/standard_streams.h"
 #include "base/usage.h"
@@ -90,6 +91,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
+  stageload::TakeFileTooLargeAsError();
   stageload::SilenceLibraryLog();
   try {
     int code = stageload::ctl::Run(argc, argv);

@@ -110,14 +110,17 @@ void SessionCore::OnEvent(const v1::RegisterResponse& response) {
       }
       return;
     case v1::RegisterResponse::kSuspended:
-      if (options_.on_suspended) options_.on_suspended(FromProto(response.suspended()));
-      return;
+      return TellSuspended(FromProto(response.suspended()));
     case v1::RegisterResponse::kResumed:
-      if (options_.on_suspended) options_.on_suspended({.resumed = true, .reason = "", .text = ""});
-      return;
+      return TellSuspended({.resumed = true, .reason = "", .text = ""});
     default:
       return;  // a word that is not known yet
   }
+}
+
+void SessionCore::TellSuspended(Suspension suspension) {
+  suspended_ = !suspension.resumed;
+  if (options_.on_suspended) options_.on_suspended(suspension);
 }
 
 // The first request counts; it may come again from a daemon that has no other way to say it.
@@ -143,6 +146,8 @@ void SessionCore::Leave(Phase phase, SessionEvent::Kind kind, const std::string&
   }
   changed_.notify_all();
   TellEvent(kind, text);
+  // The daemon that suspended it can say no more, and who notices that runs again.
+  if (suspended_) TellSuspended({.resumed = true, .reason = "", .text = ""});
 }
 
 void SessionCore::TellEvent(SessionEvent::Kind kind, const std::string& text) const {

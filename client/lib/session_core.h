@@ -81,6 +81,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   absl::Status ReadEvents();
   void OnEvent(const v1::RegisterResponse& response);
   void RequestStop(StopRequest stop);
+  void TellSuspended(Suspension suspension);
   void Leave(Phase phase, SessionEvent::Kind kind, const std::string& text);
   void TellEvent(SessionEvent::Kind kind, const std::string& text) const;
 
@@ -113,6 +114,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   std::map<std::uint64_t, Held> leases_;
   std::map<std::string, double> gauges_;
   std::optional<StopRequest> stop_;
+  bool suspended_ = false;  // as it was told last; thread_'s own
 
   std::thread thread_;
 };

@@ -156,7 +156,7 @@ struct ConfigChanged {
 
 // An active client wants to load `memory` for one stage. It is answered by LeaseQueued or Refused
 // with the same token, then by LeaseGranted or LeaseDenied. What is `loaded` already, under a
-// daemon that has gone, is granted at once.
+// daemon that has gone, is granted at once, also to one that is being stopped: it asks for nothing.
 struct Acquire {
   std::uint64_t token = 0;
   JobId client{};

@@ -9,13 +9,14 @@ namespace stageload::core {
 
 enum class Fault {
   kNone,
-  kReservationsIgnored,   // declared and not held yet counts as free
-  kBypassUnbounded,       // any number may pass one that waits for memory
-  kSecondVictimAtOnce,    // the next host-level victim while one is still going
-  kStaleSampleAdmitted,   // an old sample is as good as a new one
-  kNotRebasedAfterSleep,  // swap that grew over a sleep is charged
-  kIdentityUnchecked,     // a pid that was used again is signalled
-  kJobLostOnRestart,      // a waiting job of the daemon before is forgotten
+  kReservationsIgnored,    // declared and not held yet counts as free
+  kBypassUnbounded,        // any number may pass one that waits for memory
+  kSecondVictimAtOnce,     // the next host-level victim while one is still going
+  kStaleSampleAdmitted,    // an old sample is as good as a new one
+  kNotRebasedAfterSleep,   // swap that grew over a sleep is charged
+  kIdentityUnchecked,      // a pid that was used again is signalled
+  kJobLostOnRestart,       // a waiting job of the daemon before is forgotten
+  kHeldOfStoppingRefused,  // what a client that is being stopped has loaded is declared nowhere
 };
 
 #ifdef STAGELOAD_FAULTS

@@ -655,10 +655,11 @@ void Scheduler::On(const Instant&, const ForgetProfileAsked& event, Effects& eff
   effects.emplace_back(Forgotten{event.profile});
 }
 
-void Scheduler::On(const Instant&, const ConfigChanged& event, Effects&) {
+void Scheduler::On(const Instant&, const ConfigChanged& event, Effects& effects) {
   config_ = event.config;
   queue_.SetGroupLimits(config_.group_limits);
   room_.reset();
+  DenyWhatNeverFits(effects);
 }
 
 void Scheduler::On(const Instant&, const Tick&, Effects&) {}

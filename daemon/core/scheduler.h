@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,7 @@ class Scheduler {
     bool would_stop = false;        // said in a dry run
     Bytes saved_charge;             // in its row
     bool stuck = false;             // cannot be signalled, or does not end
+    bool deaf = false;              // none of its processes can be signalled
     std::optional<Stop> stop;
     std::optional<Outcome> outcome;      // of a root that ended before the rest of its tree
     std::string exit_text;               // what Exited said beside it
@@ -200,11 +202,16 @@ class Scheduler {
   void Admit(const Instant& now, Effects& effects);
   bool AdmitNext(const Instant& now, Effects& effects);
   bool AdmitInner(const Instant& now, const std::vector<LeaseId>& passed, Effects& effects);
-  void AdmitStart(const Instant& now, JobId id, bool forced, Effects& effects);
-  void Grant(const Instant& now, LeaseId id, bool forced, Effects& effects);
+  // `forced` says why, for one that goes though it may not fit.
+  void AdmitStart(const Instant& now, JobId id, const std::optional<std::string>& forced,
+                  Effects& effects);
+  void Grant(const Instant& now, LeaseId id, const std::optional<std::string>& forced,
+             Effects& effects);
   void TakeAsLoaded(Client& client);
   bool ForceProgress(const Instant& now, Effects& effects);
   bool EveryClientWaits() const;
+  static bool IsDead(const Client& client);
+  std::string WhyForced(const Instant& now, std::string_view waits) const;
   bool IsSuspended(const Lease& lease) const;
   std::optional<LeaseId> FirstLease() const;
   bool ForceInner(const Instant& now, Effects& effects);
@@ -214,6 +221,7 @@ class Scheduler {
   bool GiveUpWaiting(const Instant& now, Effects& effects);
   void DropLease(LeaseId id);
   void DenyWanted(Client& client, Effects& effects);
+  void DenyWhatNeverFits(Effects& effects);
   void DenyLease(LeaseId id, absl::Status status, std::vector<Blocker> blockers, Effects& effects);
   Demand DemandOfStart(const JobRecord& record) const;
   Demand DemandOfLease(const Lease& lease) const;

@@ -14,6 +14,7 @@ namespace {
 
 // How far above its kill_free the level must be before a lease is forced.
 constexpr double kForceMargin = 5;
+constexpr char kWhatIsInside[] = "what is inside it";
 
 std::string JoinTexts(const std::vector<Blocker>& blockers) {
   return absl::StrJoin(blockers, "; ", [](std::string* out, const Blocker& blocker) {
@@ -180,7 +181,7 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
     const Lease& lease = leases_.at(rank.second);
     if (IsSuspended(lease)) continue;
     if (MayStart(DemandOfLease(lease), config_, room(), now.awake)) {
-      Grant(now, lease.id, /*forced=*/false, effects);
+      Grant(now, lease.id, /*forced=*/std::nullopt, effects);
       Passed(leases, starts, effects);
       return true;
     }
@@ -194,7 +195,7 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
     const Demand demand = DemandOfStart(request->record);
     const bool first = leases.empty() && starts.empty();
     if ((first || demand.memory) && MayStart(demand, config_, room(), now.awake)) {
-      AdmitStart(now, id, /*forced=*/false, effects);
+      AdmitStart(now, id, /*forced=*/std::nullopt, effects);
       Passed(leases, starts, effects);
       return true;
     }
@@ -210,7 +211,7 @@ bool Scheduler::AdmitInner(const Instant& now, const std::vector<LeaseId>& passe
   for (const JobId id : WaitingInside()) {
     const Demand demand = DemandOfStart(queue_.Find(id)->record);
     if (!MayStart(demand, config_, room(), now.awake)) continue;
-    AdmitStart(now, id, /*forced=*/false, effects);
+    AdmitStart(now, id, /*forced=*/std::nullopt, effects);
     Passed(passed, {}, effects);
     return true;
   }
@@ -236,7 +237,8 @@ void Scheduler::Passed(const std::vector<LeaseId>& leases, const std::vector<Job
   }
 }
 
-void Scheduler::AdmitStart(const Instant& now, JobId id, bool forced, Effects& effects) {
+void Scheduler::AdmitStart(const Instant& now, JobId id, const std::optional<std::string>& forced,
+                           Effects& effects) {
   queue_.CountWait(now, id, {});
   JobRecord record = queue_.Take(id).record;
   record.policy.memory = DeclaredBy(record);
@@ -258,7 +260,7 @@ void Scheduler::AdmitStart(const Instant& now, JobId id, bool forced, Effects& e
   if (const auto around = nesting_.Around(id)) {
     absl::StrAppend(&text, ", inside job ", Value(*around));
   }
-  if (forced) absl::StrAppend(&text, ", forced: every client waited for what is inside it");
+  if (forced) absl::StrAppend(&text, ", forced: ", *forced);
   Tell(effects, {"admitted", id, std::move(text)});
 
   AddClient(std::move(record));
@@ -298,12 +300,14 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
     effects.emplace_back(Refused{event.token, std::move(status)});
   };
   const auto found = clients_.find(event.client);
-  if (found == clients_.end() || found->second.stop) {
-    return refuse(
-        WithReason(absl::FailedPreconditionError(absl::StrCat(
-                       "client ", Value(event.client),
-                       found == clients_.end() ? " is not running" : " is being stopped")),
-                   kJobEnded));
+  const bool gone = found == clients_.end();
+  // What is loaded is there, whatever is to become of its client.
+  const bool holds = event.loaded && !IsOn(Fault::kHeldOfStoppingRefused);
+  if (gone || (found->second.stop && !holds)) {
+    return refuse(WithReason(
+        absl::FailedPreconditionError(absl::StrCat("client ", Value(event.client),
+                                                   gone ? " is not running" : " is being stopped")),
+        kJobEnded));
   }
   if (event.memory <= Bytes(0)) {
     return refuse(WithReason(absl::InvalidArgumentError(absl::StrCat(
@@ -317,8 +321,10 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   lease.holder = event.holder;
   lease.stage = event.stage;
   lease.memory = event.memory;
-  absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
-  if (!fits.ok()) return refuse(std::move(fits));
+  if (!event.loaded) {
+    absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
+    if (!fits.ok()) return refuse(std::move(fits));
+  }
   next_lease_ = LeaseId{Value(next_lease_) + 1};
   // What it holds already is no part of what it asks for.
   Usage& usage = found->second.usage;
@@ -339,7 +345,7 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   effects.emplace_back(LeaseQueued{event.token, id});
   leases_.emplace(id, std::move(lease));
   if (event.loaded) {
-    Grant(now, id, /*forced=*/false, effects);
+    Grant(now, id, /*forced=*/std::nullopt, effects);
     TakeAsLoaded(found->second);
   } else if (const auto blockers = BlockersOf(now, id); !blockers.empty()) {
     Tell(effects,
@@ -348,13 +354,14 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   }
 }
 
-void Scheduler::Grant(const Instant& now, LeaseId id, bool forced, Effects& effects) {
+void Scheduler::Grant(const Instant& now, LeaseId id, const std::optional<std::string>& forced,
+                      Effects& effects) {
   Lease& lease = leases_.at(id);
   lease_queue_.erase(waiting_leases_.at(id).rank);
   waiting_leases_.erase(id);
   lease.granted = true;
   lease.granted_time = now.wall;
-  lease.forced = forced;
+  lease.forced = forced.has_value();
   Client& client = clients_.at(lease.client);
   const Bytes before = DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
   client.wanted.erase(id);
@@ -366,11 +373,11 @@ void Scheduler::Grant(const Instant& now, LeaseId id, bool forced, Effects& effe
                                 client.usage.footprint.value_or(Bytes(0)), Bytes(0)}) +
                       more;
   }
-  effects.emplace_back(LeaseGranted{id, lease.client, forced});
+  effects.emplace_back(LeaseGranted{id, lease.client, lease.forced});
   Tell(effects, {"lease_granted", lease.client,
                  absl::StrCat(lease.stage, ": ", FormatBytes(lease.memory), " after ",
                               FormatSpan(now.awake - lease.asked.awake),
-                              forced ? ", forced: every client waited for a lease" : "")});
+                              forced ? absl::StrCat(", forced: ", *forced) : "")});
   room_.reset();
 }
 
@@ -431,6 +438,15 @@ void Scheduler::DenyWanted(Client& client, Effects& effects) {
   for (const LeaseId lease : wanted) DenyLease(lease, status, {}, effects);
 }
 
+// Its program would wait for ever; it hears what it would if it asked now.
+void Scheduler::DenyWhatNeverFits(Effects& effects) {
+  for (const LeaseId id : WaitingLeases()) {
+    absl::Status fits =
+        CheckCanEverFit(DemandOfLease(leases_.at(id)), config_, host_, "memory_bytes");
+    if (!fits.ok()) DenyLease(id, std::move(fits), {}, effects);
+  }
+}
+
 // Progress over deadlock: when nobody can go on before somebody else does, the oldest goes.
 bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
   if ((lease_queue_.empty() && WaitingInside().empty()) || !EveryClientWaits() ||
@@ -443,7 +459,7 @@ bool Scheduler::ForceProgress(const Instant& now, Effects& effects) {
     if (!host_.level || host_.level->value < client.record.policy.kill_free.value + kForceMargin) {
       return false;
     }
-    Grant(now, id, /*forced=*/true, effects);
+    Grant(now, id, WhyForced(now, "a lease"), effects);
     return true;
   }
   return ForceInner(now, effects);
@@ -453,7 +469,7 @@ bool Scheduler::ForceInner(const Instant& now, Effects& effects) {
   for (const JobId id : WaitingInside()) {
     const Policy& policy = queue_.Find(id)->record.policy;
     if (!host_.level || host_.level->value < policy.kill_free.value + kForceMargin) return false;
-    AdmitStart(now, id, /*forced=*/true, effects);
+    AdmitStart(now, id, WhyForced(now, kWhatIsInside), effects);
     return true;
   }
   return false;
@@ -466,15 +482,50 @@ bool Scheduler::WaitsForInner(JobId id) const {
                      [&](JobId inner) { return nesting_.IsInside(inner, id); });
 }
 
+// Killed, and not gone: what it holds may never come back. One that only does not end when it is
+// told to, or that no signal reaches, runs on like any other, and gives its memory back as it ends.
+bool Scheduler::IsDead(const Client& client) {
+  return client.stop && client.stop->step == Stop::Step::kKilled && client.stuck && !client.deaf;
+}
+
 // Whether each active client waits for a lease or for a guard inside it, or cannot go on either:
-// suspended, or told to end and stuck.
+// suspended, or killed and not gone.
 bool Scheduler::EveryClientWaits() const {
   return std::all_of(clients_.begin(), clients_.end(), [this](const auto& entry) {
     const Client& client = entry.second;
-    if (client.stop) return client.stuck;
+    if (client.stop) return IsDead(client);
     return client.record.state == JobState::kSuspended || WaitsWithAll(client) ||
            WaitsForInner(entry.first);
   });
+}
+
+// What kept the clients from going on: what the first of them `waits` for, and who cannot.
+std::string Scheduler::WhyForced(const Instant& now, std::string_view waits) const {
+  std::vector<std::string> suspended;
+  std::vector<std::string> dead;
+  bool waits_for_inner = false;
+  for (const auto& [id, client] : clients_) {
+    if (client.record.state == JobState::kSuspended) {
+      suspended.push_back(absl::StrCat("job ", Value(id)));
+    } else if (IsDead(client)) {
+      dead.push_back(absl::StrCat("job ", Value(id), ", ",
+                                  FormatSpan(now.awake - *client.stop->killed_at), " ago"));
+    } else if (WaitsForInner(id)) {
+      waits_for_inner = true;
+    }
+  }
+  std::string text = absl::StrCat("every client waited for ", std::string(waits));
+  if (waits_for_inner && waits != std::string_view(kWhatIsInside))
+    absl::StrAppend(&text, " or ", kWhatIsInside);
+  const auto add = [&text](const char* what, const std::vector<std::string>& who) {
+    if (who.empty()) return;
+    absl::StrAppend(&text, ", or ", what, " (", who.front());
+    if (who.size() > 1) absl::StrAppend(&text, " and ", who.size() - 1, " more");
+    absl::StrAppend(&text, ")");
+  };
+  add("was suspended", suspended);
+  add("did not end when it was killed", dead);
+  return text;
 }
 
 // Whether it waits for a lease, and none of its programs holds one without waiting itself.

@@ -272,6 +272,7 @@ void Scheduler::On(const Instant& now, const SignalRefused& event, Effects& effe
     client.record.reason_text.clear();
     effects.emplace_back(Save{client.record});
   }
+  client.deaf = true;
   Stuck(now, client, absl::StrCat("none of its processes can be signalled: ", event.text), effects);
 }
 

@@ -41,6 +41,21 @@ class GuardTrace : public DaemonTest {
   }
 };
 
+TEST_F(GuardTrace, AFileThatMayGrowNoFurtherIsSaidAndTheCommandGoesOn) {
+  StartDaemon();
+  ChildProcess guard(
+      {.argv = {"/bin/sh", "-c",
+                absl::StrCat("ulimit -f 1; exec ", kCtlProgram, " guard --wait-free 0 --trace ",
+                             path(), " -- sh -c 'sleep 3; exit 7'")},
+       .environment = Environment(),
+       .directory = folder(),
+       .input = "",
+       .output = PathOf("guard")});
+  const Result result = guard.Wait();
+  EXPECT_EQ(result.exit_code, 7) << result;
+  EXPECT_THAT(result.err, HasSubstr("File too large"));
+}
+
 TEST_F(GuardTrace, HasTheRunFromBeforeItsFirstInstructionToItsEndWithItsMarks) {
   StartDaemon();
   const Result result =
@@ -73,8 +88,7 @@ TEST_F(GuardTrace, EndsWithACommandThatIsStoppedAndSaysByWhat) {
   const Trace trace = Read();
   EXPECT_TRUE(trace.ended);
   EXPECT_THAT(trace.events, Contains(Field(&TraceEvent::note, HasSubstr("ended by signal 15"))));
-  EXPECT_THAT(trace.events,
-              Contains(Field(&TraceEvent::note, "CANCELLED: cancelled while it ran")))
+  EXPECT_THAT(trace.events, Contains(Field(&TraceEvent::note, "CANCELLED: cancelled while it ran")))
       << ReadFile(path());
 }
 

@@ -160,7 +160,8 @@ TEST_F(Record, OfAProcessTakesItsChildrenInAndEndsWithThem) {
   const Trace trace = Read();
   EXPECT_TRUE(trace.ended);
   for (const TraceSample& sample : trace.samples) {
-    EXPECT_LE(*sample.footprint, MiB(128) + kCompany);
+    // They may end between the look at who is there and the readings: then there is none.
+    EXPECT_LE(sample.footprint.value_or(Bytes(0)).count(), (MiB(128) + kCompany).count());
   }
 }
 

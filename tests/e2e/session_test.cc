@@ -110,6 +110,35 @@ TEST_F(SessionsTest, ALeaseOutlivesADaemonThatIsKilled) {
   EXPECT_EQ(waits.Wait().exit_code, 0);
 }
 
+TEST_F(SessionsTest, WhatAClientHoldsThatIsBeingStoppedKeepsOthersOutAlsoUnderTheNextDaemon) {
+  StartDaemon();
+  StartWatch();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("granted"));
+  const std::int64_t id = CtlJson({"queue"}).at("jobs")[0].at("id");
+  EXPECT_EQ(Ctl({"cancel", Id(id)}).exit_code, 0);
+  ASSERT_TRUE(holder.Prints("stop: CANCELLED"));
+  KillDaemon();
+  ASSERT_TRUE(holder.Prints("lost"));
+  StartDaemon();
+  ASSERT_TRUE(holder.Prints("restored"));
+  EXPECT_THAT(holder.Out(), ::testing::Not(HasSubstr("did not take")));
+  ASSERT_TRUE(Eventually([&] {
+    const auto client = ClientOf("holder");
+    return client && client->state == "STOPPING" && Holds("holder");
+  }));
+
+  ChildProcess next = StartHolder("next", 100);
+  ASSERT_TRUE(next.Prints("waiting: MEMORY"));
+  ASSERT_TRUE(Eventually([&] { return Waits("next"); }));
+  EXPECT_THAT(next.Out(), ::testing::Not(HasSubstr("granted")));
+  EndHolder("holder");
+  EXPECT_EQ(holder.Wait().exit_code, 0);
+  EXPECT_TRUE(next.Prints("granted"));
+  EndHolder("next");
+  EXPECT_EQ(next.Wait().exit_code, 0);
+}
+
 TEST_F(SessionsTest, ASessionThatIsCancelledIsAskedToStopAndKnownByItsId) {
   StartDaemon();
   ChildProcess holder = StartHolder("holder", 100);

@@ -88,6 +88,10 @@ void Crowd::Accepted(int request, JobId) {
     daemon_->Post([this, request] { daemon_->StreamGone(request); });
     return;
   }
+  if (!one.loaded_before.empty()) {
+    return After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(250)),
+                 [this, request] { TakeUp(request); });
+  }
   if (one.ask.submit.kind == JobKind::kSession) {
     After(random_.Between(absl::ZeroDuration(), absl::Seconds(2)),
           [this, request] { NextStage(request); });
@@ -196,6 +200,17 @@ void Crowd::DoAnything() {
   }
 }
 
+bool Crowd::CancelAHolder() {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    Request& one = requests_[i];
+    const auto id = daemon_->IdOf(static_cast<int>(i));
+    if (!one.there || one.over || one.holds.empty() || !id) continue;
+    one.ask.comes_back = true;
+    return daemon_->Post([this, id] { daemon_->Feed(core::CancelAsked{*id}); });
+  }
+  return false;
+}
+
 void Crowd::ChangeTerms(JobId id) {
   const JobRecord* record = daemon_->core().Find(id);
   if (record == nullptr) return;
@@ -243,6 +258,7 @@ void Crowd::NextStage(int request) {
 
 void Crowd::LeaseQueued(int request, LeaseId lease) {
   Request& one = At(request);
+  if (one.taking_up) return;
   one.asking = false;
   one.waits = lease;
   if (!random_.Chance(0.1)) return;
@@ -259,6 +275,11 @@ void Crowd::LeaseQueued(int request, LeaseId lease) {
 
 void Crowd::LeaseGranted(int request, LeaseId lease) {
   Request& one = At(request);
+  if (one.there && std::exchange(one.taking_up, false)) {
+    one.holds.emplace_back(lease, one.loaded_before.back());
+    one.loaded_before.pop_back();
+    return TakeUp(request);
+  }
   if (!one.there || one.waits != lease) {
     // It went, or changed its mind, while the grant was on its way.
     daemon_->Post([this, lease] { daemon_->Feed(core::LeaseReleased{lease}); });
@@ -283,6 +304,27 @@ void Crowd::Load(int request, LeaseId lease, Bytes memory) {
   });
 }
 
+// Says what it holds, one after another; then it goes on where it was.
+void Crowd::TakeUp(int request) {
+  Request& one = At(request);
+  if (!one.there || one.over) return;
+  if (IsStopped(request)) {
+    return After(absl::Seconds(0.5), [this, request] { TakeUp(request); });
+  }
+  if (one.loaded_before.empty()) {
+    return After(random_.Between(absl::ZeroDuration(), absl::Seconds(6)),
+                 [this, request] { GiveBack(request); });
+  }
+  const core::Acquire acquire{.token = 0,
+                              .client = JobId{},
+                              .stage = "held",
+                              .memory = one.loaded_before.back(),
+                              .start_timeout = absl::ZeroDuration(),
+                              .loaded = true};
+  one.taking_up = true;
+  daemon_->Post([this, request, acquire] { daemon_->Acquire(request, acquire); });
+}
+
 void Crowd::GiveBack(int request) {
   Request& one = At(request);
   if (!one.there) return;
@@ -302,6 +344,10 @@ void Crowd::GiveBack(int request) {
 void Crowd::LeaseDenied(int request, std::optional<LeaseId> lease) {
   Request& one = At(request);
   if (!one.there || (lease && one.waits != lease)) return;
+  if (std::exchange(one.taking_up, false)) {
+    one.loaded_before.pop_back();
+    return TakeUp(request);
+  }
   one.asking = false;
   one.waits.reset();
   ++one.stage;
@@ -361,7 +407,10 @@ void Crowd::DaemonGone() {
     if (!std::exchange(one.there, false)) continue;
     one.asking = false;
     one.waits.reset();
-    one.holds.clear();
+    one.taking_up = false;
+    for (const auto& [lease, memory] : std::exchange(one.holds, {})) {
+      one.loaded_before.push_back(memory);
+    }
     const int request = static_cast<int>(i);
     if (one.ask.submit.kind == JobKind::kGuard) {
       // Not all do: one is killed meanwhile, one is of an older version.
@@ -413,6 +462,11 @@ void Crowd::ComeBack(int request) {
   Request& one = At(again);
   one.root = At(request).root;
   one.ask.comes_back = false;
+  one.loaded_before = At(request).loaded_before;
+  if (!one.loaded_before.empty()) {
+    one.stage = At(request).stage;
+    one.loaded = At(request).loaded;
+  }
   At(request).over = true;
   process->owner = again;
   Come(again, 3);

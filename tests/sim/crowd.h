@@ -33,8 +33,8 @@ class Crowd : public Users {
   void Arrive();
   // From here on nobody comes, and those who are there put in order what keeps things waiting.
   void Settle();
-  // Whether anybody still waits for the daemon.
-  bool Done() const;
+  // Cancels a session that holds a lease and will come back to the next daemon; false without one.
+  bool CancelAHolder();
 
   // The world tells.
   void Ended(const Exit& exit);
@@ -66,6 +66,8 @@ class Crowd : public Users {
     bool asking = false;  // for a lease, and not answered yet
     std::optional<core::LeaseId> waits;
     std::vector<std::pair<core::LeaseId, Bytes>> holds;
+    std::vector<Bytes> loaded_before;  // under leases of a daemon that has gone
+    bool taking_up = false;            // asks for a lease of what it holds
     Bytes loaded;
   };
 
@@ -87,6 +89,7 @@ class Crowd : public Users {
   void NextStage(int request);
   void Load(int request, core::LeaseId lease, Bytes memory);
   void GiveBack(int request);
+  void TakeUp(int request);
   void Leave(int request);
   void ComeBack(int request);
   void ResumeGuard(int request, absl::Duration until);

@@ -19,6 +19,8 @@ namespace {
 constexpr absl::Duration kSoon = absl::Milliseconds(20);
 constexpr absl::Duration kReportWithin = absl::Seconds(2);
 constexpr absl::Duration kResumeWithin = absl::Seconds(10);
+constexpr absl::Duration kReturnWithin = absl::Seconds(3);
+constexpr absl::Duration kTakeUpWithin = absl::Milliseconds(300);
 constexpr int kKillRounds = 5;
 constexpr absl::Duration kBusyInterval = absl::Milliseconds(900);
 
@@ -94,6 +96,8 @@ void Daemon::CrashNow() {
   known_.clear();
   guarded_.clear();
   resuming_.clear();
+  returning_.clear();
+  stopping_before_.clear();
   effects_.clear();
   held_back_.clear();
   learned_.clear();
@@ -262,6 +266,10 @@ void Daemon::CarryOut(const core::Effect& effect) {
       attached_.insert(accepted->id);
     }
     users.Accepted(request, accepted->id);
+    // Its record ended with its stream, and the stop has not.
+    if (submit.kind == JobKind::kSession && stopping_before_.erase(*submit.root) > 0) {
+      Feed(core::CancelAsked{accepted->id});
+    }
   } else if (const auto* refused = std::get_if<core::Refused>(&effect)) {
     if (auto submission = submissions_.extract(refused->token); !submission.empty()) {
       users.Refused(submission.mapped());
@@ -317,6 +325,7 @@ void Daemon::Guards() {
 
 void Daemon::Submit(int request) {
   core::Submit submit = parts_.users->SubmitOf(request);
+  if (submit.kind == JobKind::kSession) Returned(*submit.root);
   submit.token = next_token_++;
   submit.ended_parents = EndedParents(submit.after);
   submissions_[submit.token] = request;
@@ -704,6 +713,8 @@ void Daemon::Adopt(const JobRecord& record) {
   if (record.kind == JobKind::kSession) {
     if (record.root && record.boot_id == parts_.world->boot_id() && StillThere(*record.root)) {
       attached_.insert(record.id);  // it may have to be told to go on
+      AwaitReturn(*record.root);
+      if (record.state == core::JobState::kStopping) stopping_before_.insert(*record.root);
     }
     return Feed(core::ClientGone{record.id});
   }
@@ -717,6 +728,21 @@ void Daemon::Adopt(const JobRecord& record) {
     return Feed(core::NodeFailed{record.id});
   }
   guard ? AdoptGuard(record) : AdoptJob(record);
+}
+
+void Daemon::AwaitReturn(const core::ProcessIdentity& root) {
+  returning_[root] = parts_.world->Now().awake + kReturnWithin;
+  Feed(core::ProgramsReturning{returning_[root]});
+}
+
+void Daemon::Returned(const core::ProcessIdentity& root) {
+  const auto found = returning_.find(root);
+  if (found == returning_.end()) return;
+  found->second = std::min(found->second, parts_.world->Now().awake + kTakeUpWithin);
+  const auto last =
+      std::max_element(returning_.begin(), returning_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  Feed(core::ProgramsReturning{last->second});
 }
 
 void Daemon::AdoptGuard(const JobRecord& record) {

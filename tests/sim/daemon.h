@@ -133,6 +133,8 @@ class Daemon {
   std::vector<store::ProfileRow> ReadProfiles();
   std::vector<core::JobRecord> ReadRows();
   void Adopt(const core::JobRecord& record);
+  void AwaitReturn(const core::ProcessIdentity& root);
+  void Returned(const core::ProcessIdentity& root);
   void AdoptJob(const core::JobRecord& record);
   void AdoptGuard(const core::JobRecord& record);
   absl::Duration ReportBy(const core::JobRecord& record, const Guarded& guarded) const;
@@ -166,6 +168,9 @@ class Daemon {
   std::set<core::ProcessIdentity> known_;  // members that left their session
   std::map<core::JobId, Guarded> guarded_;
   std::set<core::JobId> resuming_;  // guards that wait to be told how their job stands
+  // As in Engine::Impl: programs of the daemon before, and those of them that were being stopped.
+  std::map<core::ProcessIdentity, absl::Duration> returning_;  // Instant::awake
+  std::set<core::ProcessIdentity> stopping_before_;
   std::vector<core::Effect> effects_;
   std::vector<core::Effect> held_back_;
   std::vector<store::ProfileRow> learned_;

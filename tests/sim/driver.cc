@@ -37,6 +37,7 @@ class Driver {
  private:
   void PlanFaults();
   void PlanConfigs();
+  void PlanStopsOverRestarts();
   // Does `what` about so many times a minute while there are faults.
   void NowAndThen(double per_minute, std::function<void()> what);
   void Loop(absl::Duration until, bool (Driver::*done)() const);
@@ -225,9 +226,25 @@ void Driver::PlanConfigs() {
   }
 }
 
+// In every seventh seed: the daemon dies while it stops a session that holds a lease.
+void Driver::PlanStopsOverRestarts() {
+  if (options_.seed % 7 != 0) return;
+  Random random(options_.seed ^ 0x9b05688c2b3e6c1fULL);
+  for (int stops = random.Between(2, 6); stops > 0; --stops) {
+    const absl::Duration wait = random.Between(absl::ZeroDuration(), absl::Milliseconds(300));
+    agenda_.At(random.Between(absl::ZeroDuration(), plan_.length), [this, wait] {
+      if (!daemon_.up() || !crowd_.CancelAHolder()) return;
+      agenda_.At(world_.time() + wait, [this] {
+        if (faulty_ && daemon_.up()) daemon_.CrashIn(0);
+      });
+    });
+  }
+}
+
 RunResult Driver::Run() {
   PlanFaults();
   PlanConfigs();
+  PlanStopsOverRestarts();
   crowd_.Arrive();
   daemon_.Start();
   Loop(options_.length, &Driver::Never);

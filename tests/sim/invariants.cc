@@ -41,6 +41,8 @@ const char* Name(Count count) {
                                            "leases granted",
                                            "leases forced",
                                            "leases denied",
+                                           "leases taken up",
+                                           "leases taken up while stopping",
                                            "stops SWAP_BUDGET",
                                            "stops SWAP_LIMIT",
                                            "stops LOW_MEMORY",
@@ -178,6 +180,7 @@ void Invariants::Before(absl::Duration time, const Instant& now, const core::Eve
   now_ = now;
   event_ = &event;
   acquiring_.reset();
+  taken_up_ = false;
   accepting_.reset();
   starting_.reset();
   // A daemon that had not begun before a sleep cannot know of it.
@@ -200,6 +203,10 @@ void Invariants::On(const core::Submit& submit) {
 void Invariants::On(const core::Acquire& acquire) {
   asked_[acquire.token] = false;
   acquiring_ = acquire;
+}
+
+void Invariants::On(const core::ProgramsReturning& returning) {
+  returning_until_ = returning.until;
 }
 
 void Invariants::On(const core::HoldAsked& hold) {
@@ -245,7 +252,7 @@ void Invariants::On(const core::Started& started) {
 
 void Invariants::On(const core::SignalRefused& refused) {
   ++counters_[Count::kSignalRefused];
-  if (Own* own = Active(refused.id)) own->stuck = true;
+  if (Own* own = Active(refused.id)) own->stuck = own->deaf = true;
 }
 
 void Invariants::On(const core::NotSaved& lost) {
@@ -433,6 +440,10 @@ void Invariants::CheckAnswers() {
   if (acquiring_ && !asked_[acquiring_->token]) {
     Break(Rule::kAnswers, absl::StrCat("acquire ", acquiring_->token, " was not answered"));
   }
+  if (acquiring_ && acquiring_->loaded && Active(acquiring_->client) != nullptr && !taken_up_) {
+    Break(Rule::kReserve, absl::StrCat("what client ", Value(acquiring_->client), " has loaded, ",
+                                       FormatBytes(acquiring_->memory), ", is declared nowhere"));
+  }
 }
 
 void Invariants::CheckCounts(const core::Scheduler& core) {
@@ -555,6 +566,7 @@ void Invariants::On(const core::LeaseQueued& queued) {
   OwnLease& lease = leases_[queued.id];
   lease = {acquiring_->client, acquiring_->memory, client->row.policy.priority};
   lease.waits = acquiring_->start_timeout != absl::ZeroDuration();
+  lease.loaded = acquiring_->loaded;
 }
 
 void Invariants::On(const core::LeaseGranted& granted) {
@@ -753,6 +765,7 @@ void Invariants::Restarted(int boot) {
   noticed_at_.reset();
   swap_window_.clear();
   settling_.reset();
+  returning_until_ = -absl::InfiniteDuration();
   draining_ = false;
   queue_held_ = queue_held_on_disk_;
   victim_gone_.reset();
@@ -763,7 +776,7 @@ void Invariants::Restarted(int boot) {
   total_growth_ = Bytes(0);
   for (auto& [id, own] : own_) {
     own.warned = false;
-    own.attached = own.killed = own.stuck = own.would_stop = false;
+    own.attached = own.killed = own.stuck = own.deaf = own.would_stop = false;
     own.last_busy.reset();
     own.low_since.reset();
     own.low_samples = 0;

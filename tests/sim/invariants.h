@@ -63,6 +63,8 @@ enum class Count {
   kLeasesGranted,
   kLeasesForced,
   kLeasesDenied,
+  kLeasesTakenUp,
+  kLeasesTakenUpStopping,
   kStopSwapBudget,
   kStopSwapLimit,
   kStopLowMemory,
@@ -196,6 +198,7 @@ class Invariants {
     bool had_company = false;  // was ever not the only client
     bool was_read = false;     // a footprint, ever
     bool stuck = false;
+    bool deaf = false;
     bool would_stop = false;
     std::optional<Bytes> swap_at_stop;
     std::optional<Bytes> expected;
@@ -222,6 +225,7 @@ class Invariants {
     int passed = 0;
     bool granted = false;
     bool waits = true;  // for room; else it goes at once or not at all
+    bool loaded = false;
   };
 
   // Books (invariants.cc). What is fed:
@@ -242,6 +246,7 @@ class Invariants {
   void On(const core::SignalRefused& refused);
   void On(const core::NotSaved& lost);
   void On(const core::LeaseReleased& released);
+  void On(const core::ProgramsReturning& returning);
   void TakeUsage(const core::Sample& sample);
   void TakeBusy(const core::Sample& sample);
   void TakeLevel(absl::Duration since_last, bool gap);
@@ -279,6 +284,7 @@ class Invariants {
   // Admission (invariants_admission.cc).
   void CheckAdmission(const Own& own, const core::JobRecord& row);
   void CheckLease(const core::LeaseGranted& granted);
+  void TakeUp(const core::LeaseGranted& granted, OwnLease& lease, Own& client);
   void CheckForced(const core::LeaseGranted& granted);
   void CheckOwnReasons(const Own& own);
   void CheckNobodyIsForgotten();
@@ -323,6 +329,7 @@ class Invariants {
   std::map<core::LeaseId, OwnLease> leases_;
   std::map<std::uint64_t, bool> asked_;  // tokens of this daemon: whether answered
   std::optional<core::Acquire> acquiring_;
+  bool taken_up_ = false;  // what it said that it holds
   std::optional<core::JobId> accepting_;
   std::optional<core::JobId> starting_;  // saved as RUNNING, its Start is to follow
 
@@ -347,6 +354,7 @@ class Invariants {
   std::deque<Reading> swap_window_;
   std::optional<core::JobId> settling_;
   absl::Duration settling_since_;
+  absl::Duration returning_until_ = -absl::InfiniteDuration();  // Instant::awake
   bool draining_ = false;
   bool queue_held_ = false;
   bool queue_held_on_disk_ = false;

@@ -62,6 +62,11 @@ std::optional<Violation> Invariants::Unfresh() const {
     return Violation{Rule::kFresh, absl::StrCat("the sample is ", FormatSpan(age), " old, at most ",
                                                 FormatSpan(oldest), " is fresh")};
   }
+  if (now_.awake < returning_until_) {
+    return Violation{Rule::kBlockers,
+                     absl::StrCat("programs of the daemon before may come back for another ",
+                                  FormatSpan(returning_until_ - now_.awake))};
+  }
   if (woke_at_ && now_.awake - *woke_at_ < kWaking) {
     return Violation{Rule::kFresh,
                      absl::StrCat("the machine woke ", FormatSpan(now_.awake - *woke_at_), " ago")};
@@ -271,6 +276,7 @@ void Invariants::CheckLease(const core::LeaseGranted& granted) {
                  absl::StrCat("lease ", Value(granted.id), " is granted, but not waiting"));
   }
   OwnLease& lease = found->second;
+  if (lease.loaded) return TakeUp(granted, lease, *client);
   const std::string who = absl::StrCat("lease ", Value(granted.id));
   if (IsSuspended(lease)) {
     Break(Rule::kProgress, absl::StrCat(who, " is granted to who is suspended"));
@@ -290,6 +296,19 @@ void Invariants::CheckLease(const core::LeaseGranted& granted) {
   client->expected = std::max({client->expected.value_or(Bytes(0)), Bytes(0),
                                client->usage.footprint.value_or(Bytes(0))}) +
                      lease.memory;
+}
+
+// It is there already, so nothing stands against it: neither the machine nor a stop of its client.
+void Invariants::TakeUp(const core::LeaseGranted& granted, OwnLease& lease, Own& client) {
+  ++counters_[Count::kLeasesTakenUp];
+  if (client.row.state == JobState::kStopping) ++counters_[Count::kLeasesTakenUpStopping];
+  if (granted.forced) {
+    Break(Rule::kAnswers, absl::StrCat("lease ", Value(granted.id), " is loaded and forced"));
+  }
+  taken_up_ = true;
+  lease.granted = true;
+  client.leases.insert(granted.id);
+  client.expected = Declared(client);
 }
 
 // Who is suspended can use none, and so is passed by nobody.
@@ -325,7 +344,8 @@ void Invariants::CheckForced(const core::LeaseGranted& granted) {
     const Own& own = own_.at(id);
     const JobState state = own.row.state;
     if (state == JobState::kSuspended || (state == JobState::kRunning && waits(id))) continue;
-    if (state == JobState::kStopping && own.stuck) continue;  // told to end, and doesn't
+    // Killed, and not gone. Who does not end when told to, or hears no signal, goes on.
+    if (state == JobState::kStopping && own.stuck && own.killed && !own.deaf) continue;
     Break(Rule::kProgress,
           absl::StrCat("a lease is forced while client ", Value(id), " can go on"));
   }

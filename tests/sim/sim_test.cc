@@ -170,7 +170,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistake{"StaleSampleAdmitted", Fault::kStaleSampleAdmitted, Rule::kFresh},
                     Mistake{"NotRebasedAfterSleep", Fault::kNotRebasedAfterSleep, Rule::kCharges},
                     Mistake{"IdentityUnchecked", Fault::kIdentityUnchecked, Rule::kSignals},
-                    Mistake{"JobLostOnRestart", Fault::kJobLostOnRestart, Rule::kOneEnd}),
+                    Mistake{"JobLostOnRestart", Fault::kJobLostOnRestart, Rule::kOneEnd},
+                    Mistake{"HeldOfStoppingRefused", Fault::kHeldOfStoppingRefused,
+                            Rule::kReserve}),
     [](const testing::TestParamInfo<Mistake>& mistake) { return std::string(mistake.param.name); });
 
 }  // namespace

@@ -28,6 +28,7 @@ const std::map<std::string, Fault> kFaults = {
     {"not-rebased-after-sleep", Fault::kNotRebasedAfterSleep},
     {"identity-unchecked", Fault::kIdentityUnchecked},
     {"job-lost-on-restart", Fault::kJobLostOnRestart},
+    {"held-of-stopping-refused", Fault::kHeldOfStoppingRefused},
 };
 
 struct Options {

@@ -79,7 +79,8 @@ struct BudgetWarning {
   std::string text;  // one line with the figures
 };
 
-// All its processes were stopped, or go on again. Both are told only after they go on.
+// All its processes were stopped, or go on again, also since their daemon has gone. Both are told
+// only after they go on.
 struct Suspension {
   bool resumed = false;
   std::string reason;  // as in StopRequest, or "SUSPENDED": a user asked; empty when resumed

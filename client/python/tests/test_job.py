@@ -1243,6 +1243,23 @@ with Job("may", enforce=True, on_suspended=lambda s: print(s.resumed, s.reason))
     assert program.line() == "True "
 
 
+def test_a_job_that_was_suspended_as_the_daemon_went_is_told_that_it_goes_on(
+    daemon: Daemon,
+) -> None:
+    program = daemon.run("""
+import time
+from stageload_client import Job
+with Job("may", enforce=True, on_suspended=lambda s: print(s.resumed, s.reason)) as job:
+    print(job.client_id)
+    time.sleep(600)
+""")
+    daemon.ctl("suspend", program.line())
+    daemon.kill()
+    daemon.start()
+    assert program.line() == "False SUSPENDED"
+    assert program.line() == "True "
+
+
 def test_warnings_and_pressure_come_with_their_figures(daemon: Daemon) -> None:
     """As the daemon would tell them, since no test should fill a machine's swap."""
     told: list[Any] = []

@@ -224,6 +224,14 @@ TEST_F(Plot, ADiskThatIsFullIsAnError) {
 }
 #endif
 
+TEST_F(Plot, AFileThatMayNotBecomeSoLargeIsAnError) {
+  const Result result = RunShell(
+      PathOf("home"), "ulimit -f 1; exec \"$CTL\" plot " + trace_ + " -o " + PathOf("large.html"));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("File too large; raise the limit"));
+  EXPECT_FALSE(std::filesystem::exists(PathOf("large.html")));
+}
+
 TEST_F(Plot, DrawsTheRecordingsBesideEachOther) {
   if (!HaveRecordings()) GTEST_SKIP() << "no recordings at " << STAGELOAD_RECORDINGS;
   const Result result =

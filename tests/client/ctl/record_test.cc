@@ -476,14 +476,29 @@ TEST_F(Record, ADiskThatIsFullIsSaidOnceAndTheCommandRunsOn) {
 }
 #endif
 
+// dash and bash count in blocks of 512 bytes and 1 KiB.
+TEST_F(Record, AFileThatMayGrowNoFurtherIsSaidOnceAndEndsOnlyACommandThatWritesItsOwn) {
+  std::vector<v1::WatchProcessResponse> answers;
+  for (int i = 0; i < 100; ++i) answers.push_back(At(i * 0.01, 1 + i));
+  AnswerWith(std::move(answers));
+  const std::string script =
+      "ulimit -f 8; exec \"$CTL\" record -q --force -o \"" + path_ + "\" -- ";
+  const Result runs_on = RunShell(daemon_.home(), script + "sh -c 'sleep 1; exit 4'");
+  EXPECT_EQ(runs_on.code, 4);
+  EXPECT_THAT(runs_on.err, HasSubstr("write " + path_ + ": File too large; raise the limit"));
+  EXPECT_EQ(runs_on.err.find('\n'), runs_on.err.size() - 1) << runs_on.err;
+  const Result writes =
+      RunShell(daemon_.home(), script + "dd if=/dev/zero of=\"" + path_ + ".own\" bs=64k count=1");
+  EXPECT_EQ(writes.code, 128 + SIGXFSZ) << "what it ignores, a command would ignore too";
+}
+
 TEST_F(Record, CountsTheSamplesThatAreInTheFile) {
   std::vector<v1::WatchProcessResponse> answers;
   for (int i = 0; i < 100; ++i) answers.push_back(At(i * 0.01, 1 + i));
   AnswerWith(std::move(answers));
   // No file may grow beyond some KiB, as on a full disk.
   const Result result =
-      RunShell(daemon_.home(),
-               "ulimit -f 8; trap '' XFSZ; exec \"$CTL\" record -o \"" + path_ + "\" -- sleep 1");
+      RunShell(daemon_.home(), "ulimit -f 8; exec \"$CTL\" record -o \"" + path_ + "\" -- sleep 1");
   EXPECT_EQ(result.code, 0);
   const std::size_t kept = Read().samples.size();
   EXPECT_LT(kept, 100U);

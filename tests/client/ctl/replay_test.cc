@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "tests/client/ctl/recordings.h"
 
 namespace stageload::ctl {
@@ -70,6 +72,10 @@ struct Expected {
   Bytes charge;
   Bytes overshoot;
 };
+
+void PrintTo(const Expected& expected, std::ostream* out) {
+  *out << expected.recording << " at " << FormatBytes(expected.budget);
+}
 
 class RecordedRun : public testing::TestWithParam<Expected> {};
 

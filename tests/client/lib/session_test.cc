@@ -524,6 +524,35 @@ TEST_F(SessionTest, AfterARestartItIsRegisteredAgainAndItsLeasesAreTakenUp) {
   EXPECT_EQ(daemon_.releases().back().client_id(), 8);
 }
 
+TEST_F(SessionTest, WhoWasSuspendedAsTheDaemonWentIsToldThatItGoesOn) {
+  std::mutex mutex;
+  std::vector<bool> resumed;
+  SessionOptions options = Options();
+  options.on_suspended = [&](const Suspension& suspension) {
+    const std::lock_guard lock(mutex);
+    resumed.push_back(suspension.resumed);
+  };
+  const Session session(options);
+  const auto told = [&](std::size_t times) {
+    const std::lock_guard lock(mutex);
+    return resumed.size() == times;
+  };
+  v1::RegisterResponse word;
+  word.mutable_suspended()->set_reason(v1::REASON_SUSPENDED);
+  daemon_.Say(word);
+  ASSERT_TRUE(Eventually([&] { return told(1); }));
+  daemon_.Stop();
+  EXPECT_TRUE(Eventually([&] { return told(2); }));
+  daemon_.Start();
+  ASSERT_TRUE(Told(SessionEvent::Kind::kRestored));
+  daemon_.Stop();
+  ASSERT_TRUE(Eventually([&] { return session.client_id() == 0; }));
+  daemon_.Start();
+  ASSERT_TRUE(Eventually([&] { return session.client_id() != 0; }));
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(resumed, ElementsAre(false, true)) << "once";
+}
+
 TEST_F(SessionTest, ALeaseThatIsReleasedWhileThereIsNoDaemonIsNotTakenUp) {
   Session session(Options());
   Lease lease = session.Acquire("transformer", kGiB);

@@ -25,6 +25,17 @@ class LeaseTest : public SchedulerTest {
     EXPECT_EQ(StateOf(id), JobState::kRunning);
     return id;
   }
+  static std::vector<std::string> KindsOf(const Effects& effects) {
+    std::vector<std::string> kinds;
+    for (const Note& note : All<Note>(effects)) kinds.push_back(note.kind);
+    return kinds;
+  }
+  static std::string GrantText(const Effects& effects) {
+    for (const Note& note : All<Note>(effects)) {
+      if (note.kind == "lease_granted") return note.text;
+    }
+    return "no grant";
+  }
 };
 
 TEST_F(LeaseTest, ALeaseWithinWhatItsJobDeclaredNeedsNoMoreRoom) {
@@ -116,6 +127,84 @@ TEST_F(LeaseTest, WhoIsSuspendedGetsNoLeaseAndKeepsNobodyFromTheirs) {
   EXPECT_THAT(All<LeaseGranted>(Step(ResumeAsked{JobId{asleep}})), SizeIs(1));
 }
 
+TEST_F(LeaseTest, WhatCanNeverFitUnderANewConfigWaitsNoLonger) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int holder = Register({});
+  Acquiring(holder, GiB(10));
+  const int other = Register({});
+  const LeaseId small = All<LeaseQueued>(Acquiring(other, GiB(3))).at(0).id;
+  const LeaseId large = All<LeaseQueued>(Acquiring(other, GiB(6))).at(0).id;
+  config_.memory_pool = GiB(4);
+  const Effects effects = Step(ConfigChanged{config_});
+  const auto denied = All<LeaseDenied>(effects);
+  ASSERT_THAT(denied, SizeIs(1));
+  EXPECT_EQ(denied[0].id, large);
+  EXPECT_EQ(ReasonOf(denied[0].status), kNeverFits);
+  EXPECT_THAT(scheduler_->WaitingLeases(), ElementsAre(small));
+}
+
+// ---- Forced, and what it says of those who do not go on ----
+
+TEST_F(LeaseTest, NothingIsForcedBesideASessionThatDoesNotEndWhenAskedTo) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int holder = Register({}, /*may_signal=*/false);
+  ASSERT_THAT(All<LeaseGranted>(Acquiring(holder, GiB(10))), SizeIs(1));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{holder}});
+  const Effects grace_over = Sample(absl::Seconds(6));
+  EXPECT_THAT(KindsOf(grace_over), ::testing::Contains("stuck"));
+  EXPECT_THAT(All<LeaseGranted>(grace_over), IsEmpty()) << "it runs, and holds its memory";
+  EXPECT_THAT(All<LeaseGranted>(Sample(absl::Seconds(40))), IsEmpty());
+  const Effects gone = Step(ClientGone{JobId{holder}});
+  ASSERT_THAT(All<LeaseGranted>(gone), SizeIs(1));
+  EXPECT_FALSE(All<LeaseGranted>(gone)[0].forced);
+}
+
+TEST_F(LeaseTest, NothingIsForcedBesideOneThatNoSignalReaches) {
+  const int job = RunJob(GiB(12));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{job}});
+  Step(SignalRefused{JobId{job}, "EPERM"});
+  Sample(absl::Seconds(6));
+  Sample(absl::Seconds(6));
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1));
+}
+
+TEST_F(LeaseTest, BesideOneThatWasKilledAndIsNotGoneALeaseIsForcedAndSaysSo) {
+  const int job = RunJob(GiB(12));
+  const int other = Register({});
+  Acquiring(other, GiB(10));
+  Step(CancelAsked{JobId{job}});
+  EXPECT_THAT(Signals(Sample(absl::Seconds(5))), ElementsAre(kKill));
+  for (int second = 0; second < 4; ++second) Sample(absl::Seconds(1));
+  EXPECT_THAT(scheduler_->WaitingLeases(), SizeIs(1)) << "it may be dying still";
+  const Effects effects = Sample(absl::Seconds(1));
+  ASSERT_THAT(All<LeaseGranted>(effects), SizeIs(1));
+  EXPECT_THAT(
+      GrantText(effects),
+      HasSubstr("forced: every client waited for a lease, or did not end when it was killed "
+                "(job 1, 5s ago)"));
+}
+
+TEST_F(LeaseTest, ALeaseThatIsForcedBesideSuspendedClientsNamesThem) {
+  Sample();
+  const int asleep = Register({});
+  const int also = Register({});
+  Acquiring(asleep, GiB(12));
+  Step(SuspendAsked{JobId{asleep}});
+  Step(SuspendAsked{JobId{also}});
+  const int other = Register({});
+  EXPECT_THAT(GrantText(Acquiring(other, GiB(10))),
+              HasSubstr("forced: every client waited for a lease, or was suspended (job 1 and 1 "
+                        "more)"));
+}
+
 TEST_F(LeaseTest, LeasesOfAJobGivenBackLeaveItsDeclarationReserved) {
   const int job = RunJob(GiB(12));
   const Bytes reserved = scheduler_->Reserved();
@@ -143,6 +232,41 @@ TEST_F(LeaseTest, WhatIsLoadedAlreadyIsGrantedAtOnceAndReservesNothingTwice) {
   EXPECT_THAT(scheduler_->leases(), SizeIs(1));
   EXPECT_TRUE(scheduler_->leases().begin()->second.granted);
   EXPECT_EQ(scheduler_->Reserved(), Bytes(0));
+}
+
+TEST_F(LeaseTest, WhatIsLoadedIsTakenUpAlsoFromWhoIsBeingStopped) {
+  config_.memory_pool = GiB(12);
+  Restart(config_);
+  Sample();
+  const int stopped = Register({});
+  const int other = Register({});
+  Step(CancelAsked{JobId{stopped}});
+  const Effects taken = Step(Acquire{++token_, JobId{stopped}, "held", GiB(10), {}, true});
+  EXPECT_THAT(All<LeaseGranted>(taken), SizeIs(1));
+  EXPECT_THAT(All<Refused>(Acquiring(stopped, GiB(1))), SizeIs(1)) << "it gets nothing new";
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(other, GiB(4))), IsEmpty())
+      << "there is no room beside it";
+  EXPECT_THAT(All<LeaseGranted>(Step(ClientGone{JobId{stopped}})), SizeIs(1));
+}
+
+TEST_F(LeaseTest, AJobThatIsBeingStoppedTakesUpWhatAProgramInsideItHasLoaded) {
+  const int job = RunJob(std::nullopt);
+  Step(CancelAsked{JobId{job}});
+  EXPECT_THAT(All<LeaseGranted>(Step(Acquire{++token_, JobId{job}, "held", GiB(8), {}, true})),
+              SizeIs(1));
+  EXPECT_EQ(scheduler_->leases().begin()->second.memory, GiB(8));
+}
+
+TEST_F(LeaseTest, WhatIsLoadedIsTakenUpThoughItCouldNeverFitAnyMore) {
+  config_.memory_pool = GiB(4);
+  Restart(config_);
+  Sample();
+  const int session = Register({});
+  const Effects refused = Acquiring(session, GiB(10));
+  ASSERT_THAT(All<Refused>(refused), SizeIs(1));
+  EXPECT_EQ(ReasonOf(All<Refused>(refused)[0].status), kNeverFits);
+  EXPECT_THAT(All<LeaseGranted>(Step(Acquire{++token_, JobId{session}, "held", GiB(10), {}, true})),
+              SizeIs(1));
 }
 
 TEST_F(LeaseTest, NothingIsAdmittedBeforeProgramsOfTheDaemonBeforeHaveTakenTheirLeasesUp) {

@@ -179,6 +179,7 @@ class Session:
         self._tell_job = tell
         self.phase = Phase.ABSENT
         self.stop: StopRequested | None = None
+        self._suspended = False  # as it was told last
         self.link: Link | None = None
         self._daemons = 0
         self._next_key = 1
@@ -292,6 +293,8 @@ class Session:
                 reason = job_pb2.Reason.Name(asked.reason)[len("REASON_") :]
                 self._request_stop(StopRequested(reason, asked.text, asked.grace_ns / 1e9))
             elif event is not None:
+                if event in ("suspended", "resumed"):
+                    self._suspended = event == "suspended"
                 self._tell(event, getattr(answer, event))
 
     def _request_stop(self, stop: StopRequested) -> None:
@@ -317,6 +320,9 @@ class Session:
             held.lease_id = 0
         self._changed()
         self._tell(word, text)
+        if self._suspended:  # that daemon can say no more, and who notices that runs again
+            self._suspended = False
+            self._tell("resumed", None)
         if link is not None:
             _forget(link)
             await link.connection.close()
