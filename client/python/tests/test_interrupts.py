@@ -6,6 +6,7 @@ import _thread
 import asyncio
 import contextlib
 import dis
+import functools
 import gc
 import os
 import signal
@@ -82,10 +83,10 @@ def moments(run: Callable[[Interrupt], None], everywhere: bool = True) -> Iterat
 
 
 class Pending:
-    """`PENDING @ signal.SIGINT` is an operation within which Ctrl-C is pressed: it is noticed by
-    the next function that begins."""
+    """`PENDING @ 0` is an operation within which Ctrl-C is pressed: it is noticed by the next
+    function that begins. All of it is C."""
 
-    __matmul__ = _thread.interrupt_main
+    __matmul__ = staticmethod(functools.partial(next, iter(_thread.interrupt_main, 0)))
 
 
 PENDING: Any = Pending()
@@ -306,16 +307,16 @@ def test_a_coroutine_that_is_interrupted_in_a_job_leaves_no_registration(
 def test_ctrl_c_in_the_last_operation_of_a_with_loses_nothing(pool: Daemon, tmp_path: Path) -> None:
     with Job("render", require=True) as job:
         with pytest.raises(KeyboardInterrupt) as caught, job.stage("decode", memory="150M"):
-            PENDING @ signal.SIGINT
+            PENDING @ 0
         # As a notebook keeps it.
         assert caught.value.__traceback__ is not None
         assert no_lease(job)
     with pytest.raises(KeyboardInterrupt), Job("leaky", require=True):
-        PENDING @ signal.SIGINT
+        PENDING @ 0
     eventually(no_job)
     path = tmp_path / "run.jsonl"
     with pytest.raises(KeyboardInterrupt), MemoryMeter(path, interval=0.02):
-        PENDING @ signal.SIGINT
+        PENDING @ 0
     eventually(lambda: '"type":"end"' in path.read_text())
     assert meter_module.active_meters() == []
 
@@ -352,22 +353,22 @@ def test_a_child_that_drops_what_its_parent_has_entered_leaves_it_alone(pool: Da
                     assert taken(job)
                     assert lease.held
                 else:
-                    PENDING @ signal.SIGINT
+                    PENDING @ 0
         except KeyboardInterrupt:
             os._exit(7)
 
 
 AT_THE_END = """
-import signal, sys, _thread
+import functools, sys, _thread
 from stageload_client import Job
 
 class Pending:
-    __matmul__ = _thread.interrupt_main
+    __matmul__ = staticmethod(functools.partial(next, iter(_thread.interrupt_main, 0)))
 
 def run():
     with Job("render", require=True) as job:
         with job.stage("decode", memory="150M"):
-            Pending() @ signal.SIGINT
+            Pending() @ 0
 
 if len(sys.argv) > 1:
     run()
