@@ -80,6 +80,11 @@ fi
 inside apt-get install -y -q --no-install-recommends -t experimental \
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
 inside /stageload/scripts/install_dependencies.sh
+# Abseil's headers have to be those of the libraries that gRPC was built with, which experimental may be ahead of.
+abseil=$(inside dpkg-query -W -f '${Depends}\n' 'libgrpc++1*' | grep -o 'libabsl[0-9]*' | sort -u | tail -1)
+headers=$(inside apt-cache madison libabsl-dev | awk '{print $3}' | grep "^${abseil#libabsl}\." | head -1) ||
+  die "no libabsl-dev for $abseil, which this gRPC needs; try again when Debian has built gRPC anew"
+inside apt-get install -y -q --no-install-recommends --allow-downgrades "libabsl-dev=$headers"
 echo "== the newest are"
 inside dpkg-query -W -f '${Package} ${Version}\n' \
   g++ libgrpc++-dev libprotobuf-dev libabsl-dev libspdlog-dev libcli11-dev libsqlite3-dev cmake

@@ -1,5 +1,6 @@
 // Leases of jobs whose command registers, of programs that outlived their daemon, and the limits of
 // sessions. That leases wait for room, in order and without deadlock: scheduler_test.cc.
+#include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
 #include "tests/daemon/core/scheduler_fixture.h"
 
