@@ -13,11 +13,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/disk_error.h"
 #include "base/trace_limits.h"
 
 namespace stageload {
 namespace {
+
+constexpr absl::Duration kReaderComesWithin = absl::Seconds(2);
 
 // Keeps the order of the fields.
 using Json = nlohmann::ordered_json;
@@ -67,12 +71,26 @@ std::string Text(const Json& line) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+bool IsPipe(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 && S_ISFIFO(found.st_mode);
+}
+
+// ENXIO for a named pipe that has no reader, who is given some time to come: a plain open() would
+// wait for ever, and through every signal.
 int Open(const std::string& path, int flags) {
-  int fd = -1;
-  do {
-    fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
+  const absl::Time deadline = absl::Now() + kReaderComesWithin;
+  while (true) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+    if (fd >= 0) return fd;
+    if (errno == EINTR) continue;
+    const int error = errno;
+    if (error != ENXIO || !IsPipe(path) || absl::Now() >= deadline) {
+      errno = error;
+      return -1;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
 }
 
 // Whether there is nothing in it that could be lost.
@@ -94,7 +112,13 @@ absl::StatusOr<TraceWriter> TraceWriter::Create(const std::string& path, Existin
     }
     fd = Open(path, O_CREAT | O_TRUNC);
   }
+  if (fd < 0 && errno == ENXIO && IsPipe(path)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is a pipe that nobody reads; start its reader first, or name a regular file"));
+  }
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+  const int flags = fcntl(fd, F_GETFL);
+  (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);  // writes may wait
   return TraceWriter(path, fd);
 }
 

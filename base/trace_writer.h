@@ -23,8 +23,9 @@ class TraceWriter {
  public:
   enum class Existing { kRefuse, kOverwrite };  // a file of that name with something in it
 
-  // Makes the file, or opens a pipe or a device. AlreadyExists where that is refused, and what the
-  // system says, with the path.
+  // Makes the file, or opens a pipe or a device. AlreadyExists where that is refused,
+  // FailedPrecondition for a pipe that nobody reads within two seconds, and what the system says,
+  // with the path.
   static absl::StatusOr<TraceWriter> Create(const std::string& path, Existing existing);
   // To what is open already, such as stdout; `name` is for messages. Takes a duplicate of `fd`.
   static absl::StatusOr<TraceWriter> To(int fd, std::string name);

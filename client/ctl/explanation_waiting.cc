@@ -111,6 +111,10 @@ std::string Waits::Memory(const v1::Blocker& blocker) {
     Offer(Update(absl::StrCat("--memory ", *fits)),
           absl::StrCat(Start(blocker.kind()), ", if it takes no more than that"));
   }
+  if (absl::StrContains(text, "never fits")) {  // under a config that came after it
+    return absl::StrCat(text,
+                        "; it lets others pass, and waits for less --memory or another config");
+  }
   return absl::StrCat(text, IsOnlyOne(blocker.kind())
                                 ? "; it starts when enough of that is given back"
                                 : "; enough of that has to be given back");

@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<GuardTrace>> MakeTrace(const std::string& path) {
 
 int Guard(const Invocation& invocation, const CLI::App& command, const Options& options) {
   if (invocation.command.empty() || invocation.command.front().empty()) {
-    return UsageError(invocation, command, "no command given");
+    return UsageError(invocation, command,
+                      "no command given; write it behind the options, as in `-- python train.py`");
   }
   if (const absl::Status poll = CheckPoll(options.poll); !poll.ok()) {
     return UsageError(invocation, command, std::string(poll.message()));

@@ -118,7 +118,8 @@ void AddJobOptions(CLI::App& command, JobOptions& options) {
 absl::StatusOr<v1::SubmitJobRequest> ToRequest(const JobOptions& options,
                                                const std::vector<std::string>& command) {
   if (command.empty() || command.front().empty()) {
-    return absl::InvalidArgumentError("no command given");
+    return absl::InvalidArgumentError(
+        "no command given; write it behind the options, as in `-- python train.py`");
   }
   AdmissionOptions admission = options.admission;
   const std::vector<std::string> without = TakeNone(admission);

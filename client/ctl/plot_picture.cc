@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -272,11 +274,14 @@ class Drawing {
     std::vector<std::string> names;
     std::map<std::string, std::set<std::string>> beside;
     for (const Trace& trace : traces_) {
-      std::string before;
+      std::optional<std::string> before;
       for (const TraceStage& stage : StagesOf(trace)) {
-        if (!beside.contains(stage.name)) names.push_back(stage.name);
-        beside[stage.name].insert(before);
-        beside[before].insert(stage.name);
+        const auto [own, is_new] = beside.try_emplace(stage.name);
+        if (is_new) names.push_back(stage.name);
+        if (before) {
+          own->second.insert(*before);
+          beside[*before].insert(stage.name);
+        }
         before = stage.name;
       }
     }

@@ -231,6 +231,11 @@ void CheckMemory(const Demand& demand, const Config& config, const Room& room, F
   const Bytes free = *room.host.available + credit - outstanding - reserve;
   if (free >= *demand.memory) return;
   findings.Add(BlockerKind::kMemory, free.AsDouble(), demand.memory->AsDouble(), [&] {
+    if (*demand.memory > *room.host.total - reserve) {
+      return absl::StrCat("needs ", FormatBytes(*demand.memory),
+                          ", which never fits: the machine has ", FormatBytes(*room.host.total),
+                          ", of which ", FormatBytes(reserve), " is kept free (reserve)");
+    }
     std::string text = absl::StrCat(NeedsAndHas(*demand.memory, free), " free after ");
     const auto ids = WhoHas(room, [](const Reservation& r) { return r.Outstanding(); });
     if (!ids.empty()) {
@@ -252,13 +257,15 @@ void CheckPool(const Demand& demand, const Config& config, const Room& room, Fin
   findings.Add(BlockerKind::kMemory, left.AsDouble(), demand.memory->AsDouble(), [&] {
     const auto ids =
         WhoHas(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
-    std::string text = absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
-                                    FormatBytes(*config.memory_pool));
-    // Nobody, when the pool was made smaller than this request while it waited.
-    if (!ids.empty()) {
-      absl::StrAppend(&text, " after ", FormatBytes(room.declared), " declared by ", NameJobs(ids));
+    // The pool was made smaller while this waited.
+    if (*demand.memory > *config.memory_pool) {
+      return absl::StrCat("needs ", FormatBytes(*demand.memory),
+                          ", which never fits into the pool of ", FormatBytes(*config.memory_pool),
+                          " (memory_pool)");
     }
-    return text;
+    return absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
+                        FormatBytes(*config.memory_pool), " after ", FormatBytes(room.declared),
+                        " declared by ", NameJobs(ids));
   });
 }
 

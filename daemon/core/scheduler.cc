@@ -682,7 +682,8 @@ JobRecord Scheduler::EndRecord(const Client& client, const Outcome& outcome) con
   if (record.kind == JobKind::kSession) {
     record.state = JobState::kCompleted;
     record.reason = Reason::kNone;
-    record.reason_text.clear();
+    record.reason_text =
+        client.restored ? "as its daemon went; a program that goes on registers again" : "";
     return record;
   }
   if (outcome.start_errno || record.reason == Reason::kStartFailed) {

@@ -213,7 +213,9 @@ class Scheduler {
   static bool IsDead(const Client& client);
   std::string WhyForced(const Instant& now, std::string_view waits) const;
   bool IsSuspended(const Lease& lease) const;
+  bool CanEverFit(const Demand& demand) const;
   std::optional<LeaseId> FirstLease() const;
+  const RequestQueue::Request* FirstStart() const;
   bool ForceInner(const Instant& now, Effects& effects);
   std::vector<JobId> WaitingInside() const;
   bool WaitsForInner(JobId id) const;

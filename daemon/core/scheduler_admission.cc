@@ -168,6 +168,12 @@ bool Scheduler::IsSuspended(const Lease& lease) const {
   return clients_.at(lease.client).record.state == JobState::kSuspended;
 }
 
+// What was asked for under another config, or before another start of the daemon, may be more than
+// there is now. Such a job waits for another config or other terms, and stands in nobody's way.
+bool Scheduler::CanEverFit(const Demand& demand) const {
+  return CheckCanEverFit(demand, config_, host_).ok();
+}
+
 // Admits the first that may go, and says whether there was one. Whoever is before it waits for
 // memory: it may pass them only if it declares memory itself, and only so often.
 bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
@@ -189,6 +195,7 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
     if (!may_pass(lease.bypassed) || leases.size() > kLookAhead) return false;
   }
   if (AdmitInner(now, leases, effects)) return true;
+  int hopeless = 0;
   RequestQueue::Candidates candidates(queue_);
   while (const RequestQueue::Request* request = candidates.Next()) {
     const JobId id = request->record.id;
@@ -198,6 +205,10 @@ bool Scheduler::AdmitNext(const Instant& now, Effects& effects) {
       AdmitStart(now, id, /*forced=*/std::nullopt, effects);
       Passed(leases, starts, effects);
       return true;
+    }
+    if (!CanEverFit(demand)) {
+      if (++hopeless > kLookAhead) break;
+      continue;
     }
     starts.push_back(id);
     if (!may_pass(request->record.bypassed) || leases.size() + starts.size() > kLookAhead) break;
@@ -549,7 +560,7 @@ std::vector<Blocker> Scheduler::BlockersOf(const Instant& now, JobId id) const {
   for (Blocker& blocker : FindBlockers(demand, config_, room(), now.awake)) {
     blockers.push_back(std::move(blocker));
   }
-  if (own || (demand.part_of && !FirstLease())) return blockers;
+  if (own || !CanEverFit(demand) || (demand.part_of && !FirstLease())) return blockers;
   if (auto order = OrderBlocker(Value(id), demand.memory.has_value())) {
     blockers.push_back(*std::move(order));
   }
@@ -584,6 +595,16 @@ std::optional<LeaseId> Scheduler::FirstLease() const {
   return std::nullopt;
 }
 
+// The same of what waits for its start.
+const RequestQueue::Request* Scheduler::FirstStart() const {
+  RequestQueue::Candidates candidates(queue_);
+  for (int hopeless = 0; hopeless <= kLookAhead; ++hopeless) {
+    const RequestQueue::Request* const request = candidates.Next();
+    if (request == nullptr || CanEverFit(DemandOfStart(request->record))) return request;
+  }
+  return nullptr;
+}
+
 std::vector<LeaseId> Scheduler::WaitingLeases() const {
   std::vector<LeaseId> waiting;
   for (const LeaseRank& rank : lease_queue_) waiting.push_back(rank.second);
@@ -600,7 +621,7 @@ std::optional<Blocker> Scheduler::OrderBlocker(std::int64_t own_id, bool declare
     first = Value(lease.client);
     bypassed = lease.bypassed;
     who = absl::StrCat("a lease of client ", first, " goes first");
-  } else if (const auto* request = RequestQueue::Candidates(queue_).Next()) {
+  } else if (const auto* request = FirstStart()) {
     first = Value(request->record.id);
     bypassed = request->record.bypassed;
     who = absl::StrCat("job ", first, " goes first");

@@ -372,7 +372,9 @@ absl::Status Engine::Impl::CheckState(const core::JobRecord& record, Request req
       return WrongState(record, "only a job that waits can be held or released");
     case Request::kSuspend:
       if (!record.may_signal) {
-        return WrongState(record, "and did not allow signals when it registered (enforce)");
+        return WrongState(
+            record,
+            "it did not allow signals when it registered (enforce), so it cannot be suspended");
       }
       if (record.state == State::kRunning || record.state == State::kSuspended) {
         return absl::OkStatus();

@@ -200,6 +200,16 @@ TEST_F(Writer, TakesAFileWithNothingInItAndAPipe) {
   EXPECT_EQ(read, "{\"type\":\"end\"}\n");
 }
 
+TEST_F(Writer, APipeThatNobodyReadsIsRefused) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  for (const auto existing : {TraceWriter::Existing::kRefuse, TraceWriter::Existing::kOverwrite}) {
+    const absl::Status refused = TraceWriter::Create(path_, existing).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                testing::HasSubstr(path_ + " is a pipe that nobody reads; start its reader first"));
+  }
+}
+
 TEST_F(Writer, ToWhatIsOpenAlreadySaysWhenNobodyReadsIt) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

@@ -295,6 +295,7 @@ class Invariants {
   std::optional<Violation> TooLarge(Bytes memory) const;
   std::optional<Violation> StillRecovering() const;
   Bytes Promised() const;
+  bool NeverFits(const core::JobRecord& row) const;
   bool IsCandidate(const Own& own) const;
   bool GroupIsFull(const std::string& group) const;
   void PassBy(const Own& admitted, bool declares);

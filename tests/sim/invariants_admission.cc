@@ -227,12 +227,22 @@ void Invariants::CheckOwnReasons(const Own& own) {
   }
 }
 
+// Since the config has changed: no waiting helps.
+bool Invariants::NeverFits(const JobRecord& row) const {
+  if (!row.policy.memory) return false;
+  if (config_.memory_pool && *row.policy.memory > *config_.memory_pool) return true;
+  if (!host_.total) return false;
+  const Bytes reserve = config_.reserve.value_or(*host_.total * config_.reserve_fraction);
+  return *row.policy.memory > *host_.total - reserve;
+}
+
 // Whether nothing of its own holds it. One that waits for quiet may or may not be one.
 bool Invariants::IsCandidate(const Own& own) const {
   if (queue_held_ && own.row.kind == core::JobKind::kJob) return false;
   if (own.row.held || !own.due || !own.row.policy.busy.empty() || GroupIsFull(own.row.group)) {
     return false;
   }
+  if (NeverFits(own.row)) return false;
   return std::all_of(own.parents.begin(), own.parents.end(), [this](JobId parent) {
     const auto found = own_.find(parent);
     return found != own_.end() && found->second.row.state == JobState::kCompleted;

@@ -97,6 +97,15 @@ TEST(WhyItWaits, TheSizeThatWouldFitIsTheSmallerOfMachineAndPool) {
   EXPECT_THAT(Offered(nothing), IsEmpty()) << "no size fits";
 }
 
+TEST(WhyItWaits, NoRoomIsPromisedToWhatNeverFits) {
+  const v1::Job job = Waiting(v1::BLOCKER_KIND_MEMORY, 2 * kGiB, 3 * kGiB,
+                              "needs 3 GiB, which never fits into the pool of 2 GiB (memory_pool)");
+  EXPECT_THAT(Said(job), HasSubstr("It needs 3 GiB, which never fits into the pool of 2 GiB "
+                                   "(memory_pool); it lets others pass, and waits for less "
+                                   "--memory or another config."));
+  EXPECT_THAT(Offered(job), ElementsAre("stageloadctl update 3 --memory 2G"));
+}
+
 TEST(WhyItWaits, AStartIsPromisedOnlyWhenNothingElseBlocks) {
   v1::Job job = Waiting(v1::BLOCKER_KIND_MEMORY, kGiB, 2 * kGiB, "needs 2 GiB, 1 GiB free");
   EXPECT_THAT(Said(job), HasSubstr("--memory 1G` would let it start now"));

@@ -198,6 +198,17 @@ TEST_F(Plot, WritesCountersSlicesAndInstantsForTraceViewers) {
   }
 }
 
+TEST_F(Plot, DrawsStagesWithoutAName) {
+  for (const std::string stage : {"", ",\"stage\":\"\""}) {
+    std::ofstream(trace_, std::ios::binary)
+        << "{\"type\":\"sample\",\"t\":0,\"footprint\":5,\"swap_used\":0,\"level\":80}\n"
+        << "{\"type\":\"event\",\"kind\":\"stage\",\"t\":0.5" << stage << "}\n"
+        << "{\"type\":\"event\",\"kind\":\"stage\",\"stage\":\"decode\",\"t\":0.8}\n"
+        << "{\"type\":\"sample\",\"t\":1,\"footprint\":7,\"swap_used\":0,\"level\":80}\n";
+    EXPECT_THAT(Drawn("unnamed.html"), HasSubstr("decode"));
+  }
+}
+
 TEST_F(Plot, SaysWhatItCannotDo) {
   const Result unknown = Run({trace_, "-o", PathOf("a.pdf")});
   EXPECT_EQ(unknown.code, 2);

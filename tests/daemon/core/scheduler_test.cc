@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST_F(SchedulerTest, SubmitIsSavedThenAcceptedThenStarted) {
   Sample();
@@ -393,6 +394,19 @@ TEST_F(SchedulerTest, RunningJobOfTheDaemonBeforeStillCounts) {
   SubmitMemory(GiB(10));
   EXPECT_EQ(StateOf(2), JobState::kPending);
   EXPECT_EQ(scheduler_->ledger().Of(JobId{1}).charge, GiB(2));
+}
+
+TEST_F(SchedulerTest, SessionOfTheDaemonBeforeEndsWithThatReason) {
+  JobRecord record;
+  record.id = JobId{1};
+  record.kind = JobKind::kSession;
+  record.state = JobState::kRunning;
+  scheduler_.emplace(Config{}, JobId{2});
+  Step(Restored{record});
+  const auto notes = All<Note>(Step(ClientGone{JobId{1}}));
+  ASSERT_THAT(notes, SizeIs(1));
+  EXPECT_EQ(notes[0].kind, "ended");
+  EXPECT_EQ(notes[0].text, "COMPLETED, as its daemon went; a program that goes on registers again");
 }
 
 TEST_F(SchedulerTest, MachineThatWentDownUnderAJobIsNodeFail) {

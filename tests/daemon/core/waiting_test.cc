@@ -13,6 +13,7 @@ namespace stageload::core {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -69,16 +70,42 @@ TEST_F(WaitingTest, ASmallerPoolStopsNobodyAndLetsNobodyIn) {
   EXPECT_EQ(BlockersOf(next).at(0), BlockerKind::kMemory);
 }
 
-TEST_F(WaitingTest, OneThatIsLargerThanTheNewPoolWaitsAndSaysSo) {
+TEST_F(WaitingTest, OneThatIsLargerThanTheNewPoolSaysSoAndStandsInNobodysWay) {
   Step(HoldQueueAsked{"not yet"});
-  const int id = Declaring(GiB(3));
+  const int large = Declaring(GiB(3));
   config_.memory_pool = GiB(2);
+  config_.max_bypass = 0;
   Step(ConfigChanged{config_});
   Step(ReleaseQueueAsked{});
   Sample();
-  const auto blockers = scheduler_->BlockersOf(now_, JobId{id});
+  const auto blockers = scheduler_->BlockersOf(now_, JobId{large});
   ASSERT_THAT(blockers, SizeIs(1));
-  EXPECT_EQ(blockers[0].text, "needs 3 GiB, 2 GiB left in the pool of 2 GiB");
+  EXPECT_EQ(blockers[0].text, "needs 3 GiB, which never fits into the pool of 2 GiB (memory_pool)");
+
+  const int small = Declaring(GiB(1));
+  Sample();
+  EXPECT_EQ(StateOf(small), JobState::kRunning);
+  EXPECT_THAT(BlockersOf(Declaring(GiB(2))), ElementsAre(BlockerKind::kMemory)) << "it is first";
+
+  config_.memory_pool.reset();
+  EXPECT_THAT(All<core::Start>(Step(ConfigChanged{config_})), Not(IsEmpty()));
+  EXPECT_EQ(StateOf(large), JobState::kRunning) << "in its turn again";
+}
+
+TEST_F(WaitingTest, OneOfTheDaemonBeforeThatNoLongerFitsStandsInNobodysWay) {
+  JobRecord large;
+  large.id = JobId{1};
+  large.submit_time = now_.wall;
+  large.policy.memory = GiB(3);
+  config_.memory_pool = GiB(2);
+  config_.max_bypass = 0;
+  Restart(config_, 2);
+  Step(Restored{large});
+  Sample();
+  const int small = Declaring(GiB(1));
+  Sample();
+  EXPECT_EQ(StateOf(small), JobState::kRunning);
+  EXPECT_EQ(StateOf(1), JobState::kPending);
 }
 
 TEST_F(WaitingTest, GroupLimitsOpenAndCloseTheWayWhenTheyChange) {
