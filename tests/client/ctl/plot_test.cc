@@ -204,7 +204,8 @@ TEST_F(Plot, DrawsStagesWithoutAName) {
         << "{\"type\":\"sample\",\"t\":0,\"footprint\":5,\"swap_used\":0,\"level\":80}\n"
         << "{\"type\":\"event\",\"kind\":\"stage\",\"t\":0.5" << stage << "}\n"
         << "{\"type\":\"event\",\"kind\":\"stage\",\"stage\":\"decode\",\"t\":0.8}\n"
-        << "{\"type\":\"sample\",\"t\":1,\"footprint\":7,\"swap_used\":0,\"level\":80}\n";
+        << "{\"type\":\"sample\",\"t\":1,\"footprint\":7,\"swap_used\":0,\"level\":80}\n{\"type\":"
+           "\"end\"}\n";
     EXPECT_THAT(Drawn("unnamed.html"), HasSubstr("decode"));
   }
 }
