@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,10 +53,15 @@ class Program:
     def pid(self) -> int:
         return self.process.pid
 
-    def line(self) -> str:
-        """The next line of its output; fails when it has ended."""
+    def line(self, within: float = 60.0) -> str:
+        """The next line of its output; fails when it has ended, or says nothing for so long."""
         assert self.process.stdout is not None
-        text = self.process.stdout.readline()
+        over = threading.Timer(within, self.kill)
+        over.start()
+        try:
+            text = self.process.stdout.readline()
+        finally:
+            over.cancel()
         if not text:
             assert self.process.stderr is not None
             pytest.fail(f"it ended: {self.process.stderr.read()}")

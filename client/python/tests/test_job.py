@@ -1254,9 +1254,20 @@ with Job("may", enforce=True, on_suspended=lambda s: print(s.resumed, s.reason))
     time.sleep(600)
 """)
     daemon.ctl("suspend", program.line())
+    process = str(program.process.pid)
+    eventually(
+        lambda: (
+            "T"
+            in subprocess.run(
+                ["ps", "-o", "state=", "-p", process], capture_output=True, text=True
+            ).stdout
+        )
+    )
+    # What it has not read as its daemon goes, gRPC may drop; so somebody wakes it before.
+    program.process.send_signal(signal.SIGCONT)
+    assert program.line() == "False SUSPENDED"
     daemon.kill()
     daemon.start()
-    assert program.line() == "False SUSPENDED"
     assert program.line() == "True "
 
 
