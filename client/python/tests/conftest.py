@@ -24,6 +24,9 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("STAGELOAD_BIN", PROJECT / "build" / "release" / "bin"))
 
+# A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def eventually(what: Callable[[], Any], within: float = 20.0) -> Any:
     """What it gives as soon as that is true."""
