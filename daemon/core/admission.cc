@@ -336,8 +336,16 @@ bool IsUnsettled(const Room& room, absl::Duration now) {
   return findings.any();
 }
 
+bool CanEverFit(const Demand& demand, const Config& config, const HostSample& host) {
+  if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) return false;
+  if (!demand.memory) return true;
+  if (config.memory_pool && *demand.memory > *config.memory_pool) return false;
+  return !host.total || *demand.memory <= *host.total - ReserveOf(config, *host.total);
+}
+
 absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
                              const char* memory_field) {
+  if (CanEverFit(demand, config, host)) return absl::OkStatus();
   if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
     return NeverFits(
         "policy.swap_limit_bytes",
@@ -345,21 +353,16 @@ absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const H
                      " never fits under a swap limit of ", FormatBytes(*demand.swap_limit),
                      "; raise the limit or lower the budget"));
   }
-  if (!demand.memory) return absl::OkStatus();
   if (config.memory_pool && *demand.memory > *config.memory_pool) {
     return NeverFits(memory_field,
                      absl::StrCat(FormatBytes(*demand.memory), " never fits into the pool of ",
                                   FormatBytes(*config.memory_pool), " (memory_pool)"));
   }
-  if (!host.total) return absl::OkStatus();
   const Bytes reserve = ReserveOf(config, *host.total);
-  if (*demand.memory > *host.total - reserve) {
-    return NeverFits(memory_field,
-                     absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
-                                  FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
-                                  " is kept free (reserve)"));
-  }
-  return absl::OkStatus();
+  return NeverFits(memory_field,
+                   absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
+                                FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
+                                " is kept free (reserve)"));
 }
 
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host) {

@@ -93,6 +93,8 @@ bool IsUnsettled(const Room& room, absl::Duration now);
 // `memory_field` is the request's that has Demand::memory.
 absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
                              const char* memory_field = "policy.memory_bytes");
+// The same question without the words.
+bool CanEverFit(const Demand& demand, const Config& config, const HostSample& host);
 // The most that could ever be declared here; absent while the machine's size is unknown.
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host);
 

@@ -171,7 +171,7 @@ bool Scheduler::IsSuspended(const Lease& lease) const {
 // What was asked for under another config, or before another start of the daemon, may be more than
 // there is now. Such a job waits for another config or other terms, and stands in nobody's way.
 bool Scheduler::CanEverFit(const Demand& demand) const {
-  return CheckCanEverFit(demand, config_, host_).ok();
+  return core::CanEverFit(demand, config_, host_);
 }
 
 // Admits the first that may go, and says whether there was one. Whoever is before it waits for
