@@ -269,22 +269,8 @@ void TieUp(SQLite::Database& fresh, std::int64_t highest) {
   end.exec();
 }
 
-void ReserveIds(SQLite::Database& fresh, std::int64_t highest) {
-  fresh.exec("DELETE FROM sqlite_sequence WHERE name = 'jobs'");
-  SQLite::Statement reserve(fresh, "INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?)");
-  reserve.bind(1, highest);
-  reserve.exec();
-}
-
-void Set(SQLite::Database& fresh, const char* name, const std::string& value) {
-  SQLite::Statement set(fresh, kSetSetting);
-  set.bind(1, name);
-  set.bind(2, value);
-  set.exec();
-}
-
 void Tell(SQLite::Database& fresh, const std::string& text) {
-  Set(fresh, kRecovery, text);
+  SetSetting(fresh, kRecovery, text);
   SQLite::Statement event(fresh, kInsertEvent);
   event.bind(1, ToNanoseconds(absl::Now()));
   event.bind(3, "store_damaged");
@@ -329,7 +315,7 @@ std::string Build(const std::string& path, SQLite::Database* damaged, const std:
   }
   TieUp(fresh, highest);
   ReserveIds(fresh, highest);
-  Set(fresh, kSetAside, aside);
+  SetSetting(fresh, kSetAside, aside);
   const std::string text = absl::StrCat(
       begun, ": it is kept as ", aside, ", and what could be read goes on: ", Count(fresh, "jobs"),
       " jobs, ", Count(fresh, "specs"), " commands, ", Count(fresh, "events"), " events, ",
@@ -384,7 +370,7 @@ bool CopyWhole(SQLite::Database& open, const std::string& path, const std::strin
     if (fresh.execAndGet("PRAGMA quick_check(1)").getString() == "ok") {
       fresh.exec("PRAGMA synchronous = FULL");  // the copy itself is not on disk before this commit
       fresh.exec("PRAGMA fullfsync = ON");
-      Set(fresh, kSetAside, aside);
+      SetSetting(fresh, kSetAside, aside);
       return true;
     }
   } catch (const SQLite::Exception& exception) {

@@ -28,9 +28,9 @@ constexpr int kBusyTimeoutMs = 2000;
 // A whole check takes 3.3 ms/MiB. Up to this size it is made at each start; a larger file is
 // checked after an unclean end, or when a read has met damage.
 constexpr off_t kCheckedAlways = 16 * 1024 * 1024;
-// KiB. What is checked is read, and so a store of up to this size stays in memory as a whole: a file
-// that is cut or written over while it is open is then written anew from there. More would not leave
-// an idle daemon within its 24 MiB.
+// KiB. What is checked is read, and so a store of up to this size stays in memory as a whole: a
+// file that is cut or written over while it is open is then written anew from there. More would not
+// leave an idle daemon within its 24 MiB.
 constexpr char kKeepInMemory[] = "PRAGMA cache_size = -8192";
 
 // Of a small file, or one that nobody closed: SQLite removes the write-ahead log at the end.
@@ -124,13 +124,6 @@ void Configure(SQLite::Database& database) {
   database.exec("PRAGMA secure_delete = ON");
 }
 
-void SetSetting(SQLite::Database& database, const char* name, const std::string& value) {
-  SQLite::Statement set(database, kSetSetting);
-  set.bind(1, name);
-  set.bind(2, value);
-  set.exec();
-}
-
 // A store that was not there, though jobs had folders: their numbers are not given out again. Nor
 // are those that only waited in one that was emptied.
 void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId known,
@@ -138,8 +131,7 @@ void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobI
   const std::int64_t highest = core::Value(known) + (emptied ? kUnseenIds : 0);
   if (highest == 0) return;
   SQLite::Transaction transaction(database);
-  database.exec(
-      absl::StrCat("INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ", highest, ")"));
+  ReserveIds(database, highest);
   SetSetting(database, kRecovery,
              absl::StrCat(path,
                           emptied ? " was empty, as when it was cut or a disk has lost it: jobs "
@@ -199,6 +191,20 @@ bool KeepLogOfEmptied(const std::string& path) {
 }
 
 }  // namespace
+
+void SetSetting(SQLite::Database& database, const char* name, const std::string& value) {
+  SQLite::Statement set(database, kSetSetting);
+  set.bind(1, name);
+  set.bind(2, value);
+  set.exec();
+}
+
+void ReserveIds(SQLite::Database& database, std::int64_t highest) {
+  database.exec("DELETE FROM sqlite_sequence WHERE name = 'jobs'");
+  SQLite::Statement reserve(database, "INSERT INTO sqlite_sequence (name, seq) VALUES ('jobs', ?)");
+  reserve.bind(1, highest);
+  reserve.exec();
+}
 
 bool IsDamage(const SQLite::Exception& exception) {
   const int code = exception.getErrorCode() & 0xff;

@@ -8,6 +8,7 @@
 #include <SQLiteCpp/Database.h>
 #include <SQLiteCpp/Exception.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,10 @@ bool IsDamage(const SQLite::Exception& exception);
 absl::Status StoreFailed(const std::string& path, const std::string& what,
                          const SQLite::Exception& exception);
 absl::Status StoreFailed(const std::string& path, const std::string& what, const std::string& why);
+
+void SetSetting(SQLite::Database& database, const char* name, const std::string& value);
+// From here on ids of jobs begin above `highest`.
+void ReserveIds(SQLite::Database& database, std::int64_t highest);
 
 // Takes an empty or older database to kSchemaVersion.
 void Migrate(SQLite::Database& database, int version);
