@@ -4,12 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/database_file.h"
 #include "client/ctl/tool.h"
 #include "client/ctl/unique_fd.h"
 
@@ -88,19 +90,16 @@ std::optional<Finding> CheckStoreFile(const std::string& path) {
   if (found.st_size == 0) {
     return Fail(kCheck, absl::StrCat(path, " is empty, as when it was cut"), kMends);
   }
-  // https://www.sqlite.org/fileformat.html, 1.3: a magic, the page's size and the number of pages.
-  unsigned char header[100] = {};
-  const bool whole = ::pread(fd.get(), header, sizeof header, 0) == sizeof header;
-  if (!whole || std::memcmp(header, "SQLite format 3", 16) != 0) {
+  std::string header(kDatabaseHeaderBytes, '\0');
+  const ssize_t got = ::pread(fd.get(), header.data(), header.size(), 0);
+  header.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  const std::optional<std::int64_t> bytes = StatedLength(header);
+  if (!bytes) {
     return Fail(kCheck, absl::StrCat(path, " is no database: it was written over"), kMends);
   }
-  const int stated = header[16] * 256 + header[17];
-  std::int64_t pages = 0;
-  for (int i = 28; i < 32; ++i) pages = pages * 256 + header[i];
-  const std::int64_t bytes = pages * (stated == 1 ? 65536 : stated);
-  if (found.st_size >= bytes) return std::nullopt;
+  if (found.st_size >= *bytes) return std::nullopt;
   return Fail(kCheck,
-              absl::StrCat(path, " has ", found.st_size, " of ", bytes, " bytes: it was cut"),
+              absl::StrCat(path, " has ", found.st_size, " of ", *bytes, " bytes: it was cut"),
               kMends);
 }
 

@@ -7,15 +7,13 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/database_file.h"
 
 namespace stageload::store {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 100;    // https://www.sqlite.org/fileformat.html, 1.3
-constexpr std::size_t kLogHeaderBytes = 32;  // the same, 4.1
-constexpr char kMagic[] = "SQLite format 3";
+constexpr std::size_t kLogHeaderBytes = 32;  // https://www.sqlite.org/fileformat.html, 4.1
 
 struct Part {
   std::int64_t size = 0;
@@ -39,21 +37,10 @@ std::optional<Part> Read(SQLite::Database& database, int pointer, std::size_t he
   return part;
 }
 
-// Big-endian, as all of the header.
-std::int64_t Number(const std::string& header, std::size_t at, std::size_t bytes) {
-  std::int64_t number = 0;
-  for (std::size_t i = 0; i < bytes; ++i) {
-    number = number * 256 + static_cast<unsigned char>(header[at + i]);
-  }
-  return number;
-}
-
 // By what its own first page says.
 bool Whole(const FileMark& mark) {
-  if (mark.header.size() < kHeaderBytes || !absl::StartsWith(mark.header, kMagic)) return false;
-  const std::int64_t stated = Number(mark.header, 16, 2);
-  const std::int64_t page = stated == 1 ? 65536 : stated;
-  return mark.size >= Number(mark.header, 28, 4) * page;
+  const std::optional<std::int64_t> stated = StatedLength(mark.header);
+  return stated && mark.size >= *stated;
 }
 
 std::string Cut(std::int64_t from, std::int64_t to) {
@@ -63,7 +50,7 @@ std::string Cut(std::int64_t from, std::int64_t to) {
 }  // namespace
 
 std::optional<FileMark> ReadMark(SQLite::Database& database, const std::string& path) {
-  const std::optional<Part> file = Read(database, SQLITE_FCNTL_FILE_POINTER, kHeaderBytes);
+  const std::optional<Part> file = Read(database, SQLITE_FCNTL_FILE_POINTER, kDatabaseHeaderBytes);
   const std::optional<Part> log = Read(database, SQLITE_FCNTL_JOURNAL_POINTER, kLogHeaderBytes);
   if (!file || !log) return std::nullopt;
   FileMark mark{file->size, file->header, log->size, log->header};
