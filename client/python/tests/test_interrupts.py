@@ -23,6 +23,7 @@ from conftest import Daemon, eventually
 import stageload_client
 from stageload_client import Job, Lease, MemoryMeter, StageloadError, on_call
 from stageload_client import meter as meter_module
+from stageload_client._loop import library
 from stageload_client.job import active_job
 
 WITHIN = 5.0
@@ -385,3 +386,25 @@ def test_a_program_that_ctrl_c_ends_does_so_at_once(pool: Daemon) -> None:
     assert code == -signal.SIGINT
     assert err.endswith("KeyboardInterrupt\n")
     assert "stageload_client:" not in err
+
+
+def test_no_task_of_a_closed_job_or_meter_waits_to_be_collected(
+    pool: Daemon, tmp_path: Path
+) -> None:
+    """Where one is collected in the main thread, asyncio swallows a Ctrl-C that comes then."""
+    loop = library().loop
+
+    def tasks() -> list[Any]:
+        found = [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]
+        return [task for task in found if task.get_loop() is loop]
+
+    gc.collect()
+    gc.disable()
+    try:
+        with Job("worker", require=True) as job, MemoryMeter(tmp_path / "run.jsonl") as meter:
+            with job.stage("s", memory="1M"):
+                meter.mark("here")
+            assert tasks()
+        eventually(lambda: not tasks(), WITHIN)
+    finally:
+        gc.enable()

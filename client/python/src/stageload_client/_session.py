@@ -237,6 +237,8 @@ class Session:
                 print_exception("a mistake of the library")
                 await self._leave(Phase.LOOKING, "lost", f"a mistake of the library: {error}")
                 await self._wait(_REFUSED_PAUSE)
+        # Else the two keep each other, and a task that is collected as garbage swallows a Ctrl-C.
+        self._task = None
 
     async def _follow(self) -> None:
         """Until this registration ends, or there is a next one."""

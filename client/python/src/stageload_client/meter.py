@@ -376,6 +376,12 @@ class MemoryMeter:
             await asyncio.sleep(0.01)
 
     async def _run(self) -> None:
+        try:
+            await self._sample()
+        finally:
+            self._task = None  # else the two keep each other; as in Session._run
+
+    async def _sample(self) -> None:
         assert self._end is not None
         search: Search | None = None
         while not self._end.is_set():
