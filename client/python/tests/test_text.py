@@ -7,13 +7,16 @@ import os
 import pickle
 import socket
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
 from stageload_client import (
     Blocker,
     Forked,
+    Job,
+    MemoryMeter,
     NeverFits,
     NoDaemon,
     NoRoom,
@@ -23,6 +26,7 @@ from stageload_client import (
     _connection,
     _paths,
 )
+from stageload_client._checks import check_gauges, check_mark_figures
 from stageload_client.units import (
     format_size,
     parse_duration,
@@ -219,3 +223,25 @@ def test_a_size_that_was_computed_is_rounded() -> None:
     for wrong in (float("nan"), float("inf"), "8G", True):
         with pytest.raises(ValueError, match="number of bytes"):
             whole_bytes(wrong)  # type: ignore[arg-type]
+
+
+def refusal(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
+    with pytest.raises((ValueError, StageloadError)) as raised:
+        call(*arguments, **named)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("huge", [10**400, 10**5000], ids=["400 digits", "5000 digits"])
+def test_numbers_that_no_field_can_hold_are_refused(tmp_path: Path, huge: int) -> None:
+    meter = MemoryMeter(tmp_path / "run.jsonl")
+    assert refusal(parse_size, huge).endswith("below 8 EiB: inf")
+    assert refusal(parse_duration, -huge).endswith("below 292 years: -inf")
+    assert parse_timeout(huge) is None
+    assert refusal(whole_bytes, huge) == "a number of bytes, not inf"
+    assert refusal(check_gauges, {"x": huge}) == "gauges.value: x is inf"
+    assert refusal(check_mark_figures, 0, huge).startswith("marks.seconds: inf s is not")
+    assert refusal(meter.load, "x", 1, huge) == 'load of "x": inf s, not from 0 to 1e+10 s'
+    assert refusal(Job, wait_free=huge).startswith("policy.wait_free_percent: inf is not")
+    assert refusal(Job, priority=huge) == "policy.priority: inf is not from -1000 to 1000"
+    assert refusal(Job, pid=huge) == "pid: inf is not a process id"
+    assert refusal(Job, pid=1 << 31) == "pid: 2147483648 is not a process id"

@@ -12,9 +12,10 @@ import re
 from ._trace import MOST_BYTES, MOST_SECONDS
 from ._wire import policy_pb2
 from .errors import StageloadError
-from .units import format_size
+from .units import format_size, to_float
 
 _LONGEST_WORD = 256
+_LARGEST_PID = (1 << 31) - 1
 MOST_GAUGES = 32
 _GAUGE_NAME = re.compile(r"[A-Za-z0-9_.]{1,64}", re.ASCII)
 
@@ -48,16 +49,29 @@ def check_filled(field: str, word: str, why: str) -> str:
 def check_mark_figures(nbytes: int, seconds: float) -> None:
     """As what reads recordings does."""
     if nbytes < 0:
-        raise invalid("marks.nbytes", f"{nbytes} is negative")
+        raise invalid("marks.nbytes", f"{to_float(nbytes):.0f} is negative")
     if nbytes > MOST_BYTES:
         raise invalid(
             "marks.nbytes",
-            f"{nbytes} bytes ({format_size(nbytes)}) is more than any machine has: "
+            f"{to_float(nbytes):.0f} bytes ({format_size(nbytes)}) is more than any machine has: "
             f"{format_size(MOST_BYTES)} at most",
         )
     if not 0 <= seconds <= MOST_SECONDS:
-        text = f"{seconds:g} s is not a time from 0 to {MOST_SECONDS:g} s"
+        text = f"{to_float(seconds):g} s is not a time from 0 to {MOST_SECONDS:g} s"
         raise invalid("marks.seconds", text)
+
+
+def check_priority(priority: int) -> int:
+    if not -1000 <= priority <= 1000:
+        raise invalid("policy.priority", f"{to_float(priority):.0f} is not from -1000 to 1000")
+    return priority
+
+
+def check_pid(pid: int) -> int:
+    """Of one that a process can have, or 0 for this one."""
+    if not 0 <= pid <= _LARGEST_PID:
+        raise invalid("pid", f"{to_float(pid):.0f} is not a process id")
+    return pid
 
 
 def check_policy(policy: policy_pb2.Policy) -> None:
@@ -66,13 +80,11 @@ def check_policy(policy: policy_pb2.Policy) -> None:
         percent = getattr(policy, field)
         if not 0 <= percent <= 100:
             raise invalid(f"policy.{field}", f"{percent:g} is not a percentage from 0 to 100")
-    if not -1000 <= policy.priority <= 1000:
-        raise invalid("policy.priority", f"{policy.priority} is not from -1000 to 1000")
 
 
 def check_gauges(gauges: dict[str, float]) -> dict[str, float]:
     """As numbers."""
-    numbers = {name: float(value) for name, value in gauges.items()}
+    numbers = {name: to_float(value) for name, value in gauges.items()}
     for name, number in numbers.items():
         if _GAUGE_NAME.fullmatch(name) is None:
             raise invalid(

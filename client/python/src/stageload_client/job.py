@@ -38,7 +38,9 @@ from ._checks import (
     check_filled,
     check_gauges,
     check_mark_figures,
+    check_pid,
     check_policy,
+    check_priority,
     check_word,
     invalid,
 )
@@ -59,6 +61,7 @@ from .units import (
     parse_duration,
     parse_size,
     parse_timeout,
+    to_float,
     whole_bytes,
 )
 
@@ -126,9 +129,9 @@ def _policy(terms: dict[str, Any]) -> policy_pb2.Policy:
             setattr(policy, field, parse_size(terms[name]))
     for name, field in (("wait_free", "wait_free_percent"), ("kill_free", "kill_free_percent")):
         if terms[name] is not None:
-            setattr(policy, field, float(terms[name]))
+            setattr(policy, field, to_float(terms[name]))
     if terms["priority"] is not None:
-        policy.priority = terms["priority"]
+        policy.priority = check_priority(terms["priority"])
     if terms["grace"] is not None:
         policy.grace_ns = round(parse_duration(terms["grace"]) * 1e9)
     policy.on_over_budget = _choice("on_over_budget", terms["on_over_budget"], _ON_OVER_BUDGET)
@@ -413,7 +416,7 @@ class Job:
         self._warned = False  # that there is no daemon
         self.closed = False
         request = admission.RegisterRequest(
-            name=self.name, policy=_policy(terms), pid=pid, enforce=enforce
+            name=self.name, policy=_policy(terms), pid=check_pid(pid), enforce=enforce
         )
         self._session = Session(request, options_for(socket, autostart), require, self._tell)
 

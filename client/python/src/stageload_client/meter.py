@@ -49,7 +49,7 @@ from ._trace import (
 )
 from ._wire import telemetry_service_pb2 as telemetry
 from .errors import Forked, NoDaemon, StageloadError
-from .units import Duration, parse_duration, whole_bytes
+from .units import Duration, parse_duration, to_float, whole_bytes
 
 #: A field of a trace's first line.
 TraceField = Union[bool, int, float, str]
@@ -490,9 +490,11 @@ def _sized(
     nbytes = whole_bytes(nbytes)
     # As readers of the file do.
     if not 0 <= nbytes <= MOST_BYTES:
-        raise ValueError(f'{kind} of "{name}": {nbytes} bytes, not from 0 to {MOST_BYTES} (1 EiB)')
+        shown = f"{to_float(nbytes):.0f} bytes"
+        raise ValueError(f'{kind} of "{name}": {shown}, not from 0 to {MOST_BYTES} (1 EiB)')
     if not 0 <= seconds <= MOST_SECONDS:
-        raise ValueError(f'{kind} of "{name}": {seconds} s, not from 0 to {MOST_SECONDS:g} s')
+        shown = f"{to_float(seconds):g} s"
+        raise ValueError(f'{kind} of "{name}": {shown}, not from 0 to {MOST_SECONDS:g} s')
     event: dict[str, Any] = {"kind": kind}
     if stage:
         event["stage"] = _text("stage", stage)

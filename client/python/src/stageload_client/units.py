@@ -38,7 +38,8 @@ def parse_size(size: Size) -> int:
         multiple = 1024 ** (1 + "kmgtp".index(match[4].lower())) if match[4] else 1
         nbytes = int(match[1] or 0) * multiple + int(multiple * float(f"0.{match[2] or 0}"))
     if not 0 <= nbytes <= _LARGEST:
-        raise ValueError(f"a size is not negative and below 8 EiB: {size}")
+        shown = size if isinstance(size, str) else f"{to_float(nbytes):g}"
+        raise ValueError(f"a size is not negative and below 8 EiB: {shown}")
     return nbytes
 
 
@@ -46,9 +47,10 @@ def parse_duration(duration: Duration) -> float:
     """Seconds. ValueError names the text and shows a right one."""
     if isinstance(duration, bool) or not isinstance(duration, (numbers.Real, str)):
         raise TypeError(f'a duration is in seconds or text such as "30m", not {duration!r}')
-    seconds = _seconds(duration) if isinstance(duration, str) else float(duration)
+    seconds = _seconds(duration) if isinstance(duration, str) else to_float(duration)
     if not (math.isfinite(seconds) and 0 <= seconds < _LONGEST):
-        raise ValueError(f"a duration is not negative and below 292 years: {duration}")
+        shown = duration if isinstance(duration, str) else f"{seconds:g}"
+        raise ValueError(f"a duration is not negative and below 292 years: {shown}")
     return seconds
 
 
@@ -69,9 +71,18 @@ def parse_timeout(timeout: Duration | None) -> float | None:
 
 def whole_bytes(nbytes: float) -> int:
     """Of a size that was computed, such as 16.3 * 2**30."""
-    if isinstance(nbytes, (bool, str)) or not math.isfinite(nbytes):
-        raise ValueError(f"a number of bytes, not {nbytes!r}")
+    if isinstance(nbytes, (bool, str)) or not math.isfinite(to_float(nbytes)):
+        shown = nbytes if isinstance(nbytes, (bool, str)) else to_float(nbytes)
+        raise ValueError(f"a number of bytes, not {shown!r}")
     return round(nbytes)
+
+
+def to_float(number: float) -> float:
+    """Infinity for a whole number that no float can hold."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _seconds(text: str) -> float:
@@ -99,7 +110,7 @@ def format_size(nbytes: int) -> str:
     """Such as "13.3 GiB", "512 MiB", "9 B"; three significant places at most."""
     if -1024 < nbytes < 1024:
         return f"{nbytes} B"
-    value, unit = abs(nbytes) / 1024, 0
+    value, unit = to_float(abs(nbytes)) / 1024, 0
     # What would be rounded to 1024 of one unit is 1 of the next.
     while value >= 1023.5 and unit < len(_UNITS) - 1:
         value /= 1024
