@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import inspect
 import sys
 import time
 import warnings
@@ -117,13 +118,15 @@ def is_released(module: torch.nn.Module) -> bool:
     return _RELEASED in module.__dict__ and any(True for _ in _missing(module))
 
 
-def module_size(module: torch.nn.Module) -> int:
+def module_size(module: torch.nn.Module, keep: Iterable[Keep] = ()) -> int:
     """Bytes of all that release() would free, each storage counted once."""
+    kept = _storages_of_all(keep)
     sizes: dict[int, int] = {}
     for owner in module.modules():
         for _, _, tensor in _tensors_of(owner):
             for storage in _storages(tensor):
-                sizes[storage._cdata] = _nbytes(storage)
+                if storage._cdata not in kept:
+                    sizes[storage._cdata] = _nbytes(storage)
     return sum(sizes.values())
 
 
@@ -263,25 +266,27 @@ def _strip(
     gone: dict[int, tuple[Any, int]] = {}
     kept: dict[int, int] = {}
     lost: dict[int, list[tuple[str, str]]] = {}  # by the id of the module
-    for owner in module.modules():
-        for place, key, tensor in _tensors_of(owner):
-            storages = _storages(tensor)
-            if any(storage._cdata in keep for storage in storages):
-                kept.update((s._cdata, _nbytes(s)) for s in storages if s._cdata in keep)
-                continue
-            if tensor.device.type == "meta":
-                continue  # released already, or never loaded
-            lost.setdefault(id(owner), []).append((place, key))
-            for storage in storages:
-                gone[storage._cdata] = (StorageWeakRef(storage), _nbytes(storage))
-            if id(tensor) not in replaced:
-                old.append(tensor)
-                unsaved = place == "_buffers" and key in owner._non_persistent_buffers_set
-                replaced[id(tensor)] = _on_meta(tensor, unsaved)
-            _place(owner, place)[key] = replaced[id(tensor)]
-    for owner in module.modules():
-        _replace_in_lists(owner, replaced)
-    _guard(module, name, stage, lost)
+    try:
+        for owner in module.modules():
+            for place, key, tensor in _tensors_of(owner):
+                storages = _storages(tensor)
+                if any(storage._cdata in keep for storage in storages):
+                    kept.update((s._cdata, _nbytes(s)) for s in storages if s._cdata in keep)
+                    continue
+                if tensor.device.type == "meta":
+                    continue  # released already, or never loaded
+                lost.setdefault(id(owner), []).append((place, key))
+                for storage in storages:
+                    gone[storage._cdata] = (StorageWeakRef(storage), _nbytes(storage))
+                if id(tensor) not in replaced:
+                    old.append(tensor)
+                    unsaved = place == "_buffers" and key in owner._non_persistent_buffers_set
+                    replaced[id(tensor)] = _on_meta(tensor, unsaved)
+                _place(owner, place)[key] = replaced[id(tensor)]
+        for owner in module.modules():
+            _replace_in_lists(owner, replaced)
+    finally:  # also of one that is interrupted here, calls say that it is released
+        _guard(module, name, stage, lost)
     return list(gone.values()), sum(kept.values())
 
 
@@ -329,7 +334,9 @@ def _guard(
         before = owner.__dict__.get(_RELEASED)
         if before:
             before.handle.remove()
-        forward = before.forward if before else owner.__dict__.get("forward")
+        forward = owner.__dict__.get("forward")
+        if before and forward is before:
+            forward = before.forward
         mine = list(dict.fromkeys((before.lost if before else []) + lost.get(id(owner), [])))
         # Of a compiled module, the one that was compiled.
         shown = [part for part in path.split(".") if part not in ("", "_orig_mod")]
@@ -399,7 +406,12 @@ class _Released:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         self.before_call()
         self.undo()
-        return self.owner.forward(*arguments, **named)
+        self._step_aside()
+        forward = self.forward
+        if forward is None:
+            of_class = inspect.getattr_static(type(self.owner), "forward")
+            forward = of_class.__get__(self.owner, type(self.owner))
+        return forward(*arguments, **named)
 
     def undo(self) -> None:
         """Its weights have been loaded again."""
@@ -413,10 +425,16 @@ class _Released:
                 if isinstance(tensor, Placeholder):
                     part._buffers[key] = tensor.plain()
             mine.handle.remove()
-            if mine.forward is None:
-                part.__dict__.pop("forward", None)
-            else:
-                part.__dict__["forward"] = mine.forward
+            mine._step_aside()
+
+    def _step_aside(self) -> None:
+        """Unless something else was put over it, such as a watch, which goes on to call this."""
+        if self.owner.__dict__.get("forward") is not self:
+            return
+        if self.forward is None:
+            del self.owner.__dict__["forward"]
+        else:
+            self.owner.__dict__["forward"] = self.forward
 
 
 # ---- Allocators ----
