@@ -938,6 +938,47 @@ def test_a_free_that_is_interrupted_is_done_before_the_model_is_used(
             eventually(lambda: daemon.leases("render") == [])
 
 
+def test_a_free_that_is_interrupted_when_the_memory_is_gone_gives_the_lease_back(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Job("render") as job:
+        for load in (linear(), Bundle):
+            models = StagedModels({"a": Model(load, memory="30M")}, stages={}, job=job)
+            models["a"]
+            eventually(lambda: daemon.leases("render") == ["a"])
+            with monkeypatch.context() as patched:
+                patched.setattr(gc, "collect", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    models.close()
+            assert models.loaded == []
+            eventually(lambda: daemon.leases("render") == [])
+
+
+def test_models_that_nobody_has_any_more_give_their_leases_back(daemon: Daemon) -> None:
+    def load(job: Job, label: str, loader: Callable[[], Any]) -> Any:
+        models = StagedModels({label: Model(loader, memory="30M")}, stages={}, job=job)
+        model = models[label]
+        eventually(lambda: label in daemon.leases("render"))
+        return model
+
+    with Job("render") as job:
+        kept = load(job, "kept", linear())
+        load(job, "module", linear())
+        load(job, "object", Bundle)
+        load(job, "list", list)  # of which there are no weak references
+        gc.collect()
+        eventually(lambda: daemon.leases("render") == ["kept"])
+        assert job.current_stage == "kept"
+        kept(torch.rand(1, 256))
+        del kept
+        gc.collect()
+        eventually(lambda: daemon.leases("render") == [])
+        assert job.current_stage is None
+
+
 # ---- Pipelines of others ----
 
 
@@ -1130,6 +1171,43 @@ def test_a_module_that_is_released_while_it_is_watched_is_not_watched_after_the_
         pipe.transformer.to_empty(device="cpu")
         pipe.transformer(torch.rand(1, 8))
         assert job.current_stage is None
+
+
+def weights_again(module: Any) -> None:
+    module.to_empty(device="cpu")
+    module.load_state_dict(nn.Linear(8, 8).state_dict())
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["released once", "released again meanwhile"])
+def test_a_module_that_was_released_before_it_is_watched_is_watched_when_it_has_its_weights_again(
+    daemon: Daemon, again: bool
+) -> None:
+    pipe = Pipeline()
+    untouched = dict(vars(pipe.transformer))
+    release(pipe.transformer)
+    with Job("render") as job:
+        with watch_pipeline(pipe, job):
+            with pytest.raises(ReleasedModuleError):
+                pipe(job)
+            if again:
+                release(pipe.transformer)
+            weights_again(pipe.transformer)
+            for _ in range(2):
+                pipe.seen.clear()
+                pipe(job)
+                assert pipe.seen == ["text encoder", "denoise", "denoise", "denoise", None]
+            release(pipe.transformer)
+            with pytest.raises(ReleasedModuleError):
+                pipe.transformer(torch.rand(1, 8))
+            weights_again(pipe.transformer)
+            pipe.seen.clear()
+            pipe(job)
+            assert pipe.seen[1:4] == ["denoise"] * 3
+        pipe.transformer(torch.rand(1, 8))
+        assert job.current_stage is None
+        assert {key: type(value) for key, value in vars(pipe.transformer).items()} == {
+            key: type(value) for key, value in untouched.items()
+        }
 
 
 class Slots:

@@ -89,6 +89,13 @@ class Held:
         self._exit = None
 
 
+def when_gone(thing: Any, undo: Undo) -> None:
+    """Undoes it once nobody refers to `thing`, to which `undo` must not refer either. TypeError for
+    what cannot be referred to weakly."""
+    gone = weakref.ref(thing, _dropped.put)
+    _undos[id(gone)] = gone, undo
+
+
 def end_undoing() -> None:
     _dropped.put(None)
 

@@ -787,7 +787,7 @@ class Job:
         self._tell_gauges(again=True)
 
     def _forget_stage(self, lease: Lease) -> None:
-        if lease in self._stages:
+        with contextlib.suppress(ValueError):  # another thread may do so as well
             self._stages.remove(lease)
 
     def _stage_ends(self, lease: Lease) -> None:

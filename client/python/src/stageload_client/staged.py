@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
+from ._exit import when_gone
 from ._lock import ForkedLock
 from .errors import StageloadError
 from .job import Job, Lease
@@ -49,6 +50,7 @@ from .release import (
     empty_caches,
     generators_kept,
     is_module,
+    is_released,
     module_size,
     refusal,
     release,
@@ -188,12 +190,39 @@ class _Sizes:
             raise
 
 
-@dataclass
 class _Loaded:
-    module: Any
-    lease: Lease | None
-    nbytes: int
-    freeing: bool = False  # was begun, and interrupted when this is seen
+    """A model, and the lease that it is loaded under. Who drops this without having freed it gives
+    the lease back as well, once nobody else has the model."""
+
+    def __init__(self, lease: Lease | None, nbytes: int) -> None:
+        self.module: Any = None
+        self.lease = lease
+        self.nbytes = nbytes
+        self.freeing = False  # was begun, and interrupted when this is seen
+        self._last = _LastOwner(lease) if lease is not None else None
+        if self._last is not None:
+            when_gone(self, self._last.ask)
+
+    def take(self, module: Any) -> None:
+        self.module = module
+        if self._last is not None:
+            with contextlib.suppress(TypeError):  # of some classes there are no weak references
+                self._last.module = weakref.ref(module)
+
+
+class _LastOwner:
+    """Who has a model when what has loaded it is gone."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self.module: Callable[[], Any] = lambda: None
+
+    def ask(self) -> None:
+        module = self.module()
+        if module is None:
+            self._lease._drop()
+        else:
+            when_gone(module, self._lease._drop)
 
 
 class StagedModels:
@@ -328,13 +357,13 @@ class StagedModels:
         if self._job is not None and size:
             lease = self._job.stage(self._label(name), memory=size, timeout=self._timeout)
         # What is no torch module cannot be measured, and what is declared for it is no measure.
-        loaded, measured = _Loaded(None, lease, size or 0), 0
+        loaded, measured = _Loaded(lease, size or 0), 0
         try:
             if lease is not None:
                 lease.acquire()
             begin = time.monotonic()
             with generators_kept():
-                loaded.module = self._models[name].load()
+                loaded.take(self._models[name].load())
             if is_module(loaded.module):
                 loaded.nbytes = measured = module_size(loaded.module)
             took = time.monotonic() - begin
@@ -362,15 +391,27 @@ class StagedModels:
         loaded.freeing = True
         try:
             if refused is None:
-                others = [other.module for key, other in self._loaded.items() if key != name]
-                keep = [other for other in others if is_module(other)]
-                release(loaded.module, name=name, stage=stage, keep=keep)
+                release(loaded.module, name=name, stage=stage, keep=self._keep(name))
             else:
                 _drop(loaded, name, stage)
-        except StillHeldWarning:  # where warnings are errors
-            self._forget(name)
+        except BaseException as error:
+            # Where warnings are errors; or an interrupt, after its memory was given up.
+            if isinstance(error, StillHeldWarning) or self._is_empty(name):
+                self._forget(name)
             raise
         self._forget(name)
+
+    def _is_empty(self, name: str) -> bool:
+        module = self._loaded[name].module
+        if module is None:
+            return True
+        left = module_size(module, self._keep(name)) if is_module(module) else 1
+        return left == 0 and is_released(module)
+
+    def _keep(self, name: str) -> list[Any]:
+        """What is shared with the other models stays when this one is freed."""
+        others = [other.module for key, other in self._loaded.items() if key != name]
+        return [other for other in others if is_module(other)]
 
     def _forget(self, name: str) -> None:
         lease = self._loaded[name].lease
