@@ -90,6 +90,7 @@ def to_public(error: Exception) -> Exception:
 
 def _failure(error: Any) -> CallFailed:
     """Of a grpc.aio.AioRpcError."""
+    error.args = ()  # older grpcio has it refer to itself, and so to the call and its task
     reason = ""
     for key, value in error.trailing_metadata() or ():
         if key != "grpc-status-details-bin":
