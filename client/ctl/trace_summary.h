@@ -24,7 +24,7 @@ struct TraceStage {
 
 // One after another, from the beginning to the last sample or stage; what comes before the first is
 // "setup". One for the whole run where none was marked. A stage begins behind the releases that
-// follow its event, and not anew when the run is in it already.
+// follow its event at once, and not anew when the run is in it already.
 std::vector<TraceStage> StagesOf(const Trace& trace);
 
 // Of "load" and "reload" events, or of "release" events.

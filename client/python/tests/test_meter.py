@@ -151,6 +151,35 @@ def test_loads_without_a_name_have_the_empty_one(no_daemon: Daemon, tmp_path: Pa
     assert ours == json.loads(no_daemon.ctl("summary", "--json", str(path)).stdout)
 
 
+@pytest.mark.parametrize(
+    ("releases", "begin"),
+    [
+        ([(59, 0.1)], 10),
+        ([(59, None)], 10),
+        ([(12, 0.5)], 10),
+        ([(55, 44.5)], 55),
+        ([(15, None)], 15),
+        ([(12, 1.5), (17, 5), (40, 0.1)], 17),
+        ([(10 + 0.75 * i, 0.25) for i in range(1, 50)], 11.5),
+        ([(10 + 0.75 * i, None) for i in range(1, 50)], 19.75),
+    ],
+)
+def test_a_stage_begins_behind_the_releases_at_its_beginning_only(
+    no_daemon: Daemon, tmp_path: Path, releases: list[tuple[float, float | None]], begin: float
+) -> None:
+    """The cases of trace_summary_test.cc."""
+    made: list[dict[str, Any]] = [{"type": "sample", "t": t} for t in (0, 30, 60)]
+    for stage, at in (("denoise", 0), ("decode", 10)):
+        made.append({"type": "event", "kind": "stage", "stage": stage, "t": at})
+    for t, seconds in releases:
+        made.append({"type": "event", "kind": "release", "t": t, "seconds": seconds})
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*made, {"type": "end"}]))
+    ours = summarise(read_trace(str(path)))
+    assert [stage["seconds"] for stage in ours["stages"]] == [begin, 60 - begin]
+    assert ours == json.loads(no_daemon.ctl("summary", "--json", str(path)).stdout)
+
+
 def test_the_recordings_of_a_mac_have_the_same_figures_here_as_in_stageloadctl(
     no_daemon: Daemon,
 ) -> None:

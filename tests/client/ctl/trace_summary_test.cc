@@ -77,6 +77,44 @@ TEST(Stages, OneBeginsBehindTheReleasesThatEnteringItSetOff) {
               ElementsAre("setup 0.0-1.0 3", "a 1.0-2.0 90"));
 }
 
+TraceEvent Release(double t, double seconds) {
+  TraceEvent event = Release(t);
+  event.seconds = seconds;
+  return event;
+}
+
+// The same cases are in test_meter.py.
+TEST(Stages, AReleaseInAStageDoesNotMakeItBeginThere) {
+  const std::vector<TraceSample> samples = {Sample(0, 3), Sample(30, 90), Sample(59.5, 5)};
+  const std::vector<TraceEvent> stages = {Stage(0, "denoise"), Stage(10, "decode")};
+  const auto bands_with = [&](const std::vector<TraceEvent>& releases) {
+    std::vector<TraceEvent> events = stages;
+    events.insert(events.end(), releases.begin(), releases.end());
+    return Bands(Recorded(samples, events));
+  };
+  const auto at_10 = ElementsAre("denoise 0.0-10.0 3", "decode 10.0-59.5 90");
+  EXPECT_THAT(bands_with({Release(59, 0.1)}), at_10);
+  EXPECT_THAT(bands_with({Release(59)}), at_10);
+  EXPECT_THAT(bands_with({Release(12, 0.5)}), at_10);
+  // But one that began with it does, however long it took.
+  EXPECT_THAT(bands_with({Release(55, 44.5)}),
+              ElementsAre("denoise 0.0-55.0 90", "decode 55.0-59.5 5"));
+  EXPECT_THAT(bands_with({Release(15)}), ElementsAre("denoise 0.0-15.0 3", "decode 15.0-59.5 90"));
+}
+
+TEST(Stages, OnlyTheReleasesThatFollowOneAnotherAtOnceAreOfItsBeginning) {
+  const std::vector<TraceSample> samples = {Sample(0, 3), Sample(60, 5)};
+  std::vector<TraceEvent> events = {Stage(0, "a"), Stage(10, "b"), Release(12, 1.5), Release(17, 5),
+                                    Release(40, 0.1)};
+  EXPECT_THAT(Bands(Recorded(samples, events)), ElementsAre("a 0.0-17.0 3", "b 17.0-60.0 5"));
+  // Nor do many small ones move it on and on.
+  events = {Stage(0, "a"), Stage(10, "b")};
+  for (int i = 1; i < 50; ++i) events.push_back(Release(10 + 0.75 * i, 0.25));
+  EXPECT_THAT(Bands(Recorded(samples, events)), ElementsAre("a 0.0-11.5 3", "b 11.5-60.0 5"));
+  for (TraceEvent& event : events) event.seconds.reset();
+  EXPECT_THAT(Bands(Recorded(samples, events)), ElementsAre("a 0.0-19.75 3", "b 19.75-60.0 5"));
+}
+
 TEST(Stages, TheOneThatTheRunIsInDoesNotBeginAnew) {
   EXPECT_THAT(Bands(Recorded({Sample(0, 3), Sample(1, 9), Sample(3, 5)},
                              {Stage(0.5, "a"), Stage(1, "a"), Stage(2, "b"), Stage(2.5, "a")})),

@@ -22,6 +22,10 @@ MOST_BYTES = 1 << 60
 _MOST_COUNTED = (1 << 63) - 1  # where the sums of the programs stand, too
 # A gap longer than this, and than three of the recording's intervals, is worth a note.
 _LONG_GAP = 2.0
+# What a stage lets go of when it is entered begins to go at once, but for what is done on the way.
+_IDLE_BEFORE_RELEASES = 1.0
+# Where nothing says how long a release took, as in recordings of stageload 0.1.
+_LONGEST_UNTIMED_RELEASES = 10.0
 
 
 def to_millisecond(seconds: float) -> float:
@@ -324,12 +328,19 @@ def _note_gaps(trace: Trace) -> None:
 
 
 def _begin(events: list[dict[str, Any]], at: int) -> float:
-    """Of a stage: behind the releases that entering it sets off."""
-    begin: float = events[at]["t"]
+    """Of a stage: behind the releases that entering it sets off. A later one is its own."""
+    entered: float = events[at]["t"]
+    begin, idle = entered, 0.0
     for event in events[at + 1 :]:
         if event["kind"] != "release":
             break
-        begin = event["t"]
+        t, seconds = event["t"], event.get("seconds")
+        if seconds is not None:
+            idle += max(t - seconds - begin, 0.0)
+        untimed_late = seconds is None and t - entered > _LONGEST_UNTIMED_RELEASES
+        if idle > _IDLE_BEFORE_RELEASES or untimed_late:
+            break
+        begin = t
     return begin
 
 
