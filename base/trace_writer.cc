@@ -134,6 +134,7 @@ TraceWriter::TraceWriter(TraceWriter&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
       cut_(std::move(other.cut_)),
+      begun_(other.begun_),
       has_name_(other.has_name_),
       reader_gone_(other.reader_gone_) {}
 
@@ -141,6 +142,7 @@ TraceWriter& TraceWriter::operator=(TraceWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(cut_, other.cut_);
+  std::swap(begun_, other.begun_);
   std::swap(has_name_, other.has_name_);
   std::swap(reader_gone_, other.reader_gone_);
   return *this;
@@ -193,6 +195,7 @@ absl::Status TraceWriter::Write(const TraceEvent& event) {
 absl::Status TraceWriter::WriteEnd() { return WriteLine(Text(Json{{"type", "end"}})); }
 
 absl::Status TraceWriter::WriteLine(const std::string& line) {
+  begun_ = false;
   if (line.size() > kLongestTraceLine + 1) {  // with its newline
     return absl::InvalidArgumentError(
         absl::StrCat("write a trace's line of ", line.size(), " bytes: 1 MiB is the most"));
@@ -207,7 +210,8 @@ absl::Status TraceWriter::WriteLine(const std::string& line) {
       reader_gone_ = error == EPIPE && !has_name_;
       cut_ = left;
       // A line that was not begun is lost.
-      if (left.size() >= line.size()) cut_.resize(left.size() - line.size());
+      begun_ = left.size() < line.size();
+      if (!begun_) cut_.resize(left.size() - line.size());
       return DiskError(error, absl::StrCat("write ", path_));
     }
     left.remove_prefix(static_cast<std::size_t>(written));

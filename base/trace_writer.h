@@ -45,8 +45,8 @@ class TraceWriter {
   void Discard();
 
   const std::string& path() const { return path_; }
-  // Whether the beginning of a line was written whose rest was not.
-  bool cut() const { return !cut_.empty(); }
+  // Whether the line that failed last was begun: its rest comes before the next one.
+  bool begun() const { return begun_; }
   // Whether the last write found that nobody reads what was open already, a pipe, any more. One
   // with a name may have another reader later.
   bool reader_gone() const { return reader_gone_; }
@@ -58,6 +58,7 @@ class TraceWriter {
   std::string path_;
   int fd_ = -1;
   std::string cut_;  // the rest of a line whose beginning is in the file
+  bool begun_ = false;
   bool has_name_ = true;
   bool reader_gone_ = false;
 };

@@ -21,6 +21,8 @@ namespace {
 
 // A sample and the daemon's answer may each be late by so much on a busy machine.
 constexpr absl::Duration kUnanswered = absl::Seconds(1);
+// What a program says in an hour, one a second, and what was done to it. Some 100 bytes each.
+constexpr std::size_t kMostHeld = 4096;
 constexpr char kUtcFormat[] = "%Y-%m-%dT%H:%M:%E3S+00:00";
 
 // Bytes that are no UTF-8 must not keep a command from being recorded.
@@ -41,6 +43,11 @@ std::string StartRest(const Recording::Subject& subject, const v1::ProcessSample
   rest["host"] = std::move(host);
   if (first.has_swap_budget_bytes()) rest["swap_budget"] = first.swap_budget_bytes();
   return Object(rest);
+}
+
+// base/disk_error.h
+std::string WithoutAdvice(const std::string& message) {
+  return message.substr(0, message.rfind("; "));
 }
 
 std::string Signed(Bytes bytes) {
@@ -64,7 +71,7 @@ Recording Recording::Begin(TraceWriter writer, absl::Duration interval, const Su
   start.interval_seconds = absl::ToDoubleSeconds(interval);
   recording.interval_ = interval;
   start.rest = StartRest(subject, sample);
-  recording.Write(recording.writer_.Write(start));
+  recording.incomplete_ = !recording.Wrote(recording.writer_.Write(start));
   v1::WatchProcessResponse answer = first;
   // What is there is a copy of this program, which waits to become the command.
   if (!subject.command.empty() && sample.has_footprint_bytes()) {
@@ -91,10 +98,7 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
     Mark(begin_ + absl::Seconds(last_t_),
          client::GapNote(absl::Seconds(line.t - last_t_), std::exchange(interrupted_, "")));
   }
-  const bool was_cut = writer_.cut();
-  const bool written = Write(writer_.Write(line));
-  written_samples_ += written ? 1 : 0;
-  if (!written && !was_cut && writer_.cut()) sample_is_cut_ = true;
+  WriteSample(line);
   last_t_ = line.t;
   last_wall_ns_ = sample.time_ns();
   ++samples_;
@@ -111,7 +115,7 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
 void Recording::AddEvent(const v1::Event& event, const v1::ProcessSample* sample) {
   TraceEvent line = client::TraceLine(event);
   line.t = TimeOf(event, sample);
-  Write(writer_.Write(line));
+  WriteEvent(std::move(line));
 }
 
 double Recording::TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const {
@@ -125,7 +129,7 @@ void Recording::Mark(absl::Duration awake, const std::string& note) {
   line.t = TimeOf(awake);
   line.kind = "mark";
   line.note = note;
-  Write(writer_.Write(line));
+  WriteEvent(std::move(line));
 }
 
 void Recording::CommandEnded(int wait_status) {
@@ -147,19 +151,78 @@ void Recording::End() {
     missing_at_end_ = client::GapNote(SinceLastTold(), std::exchange(interrupted_, ""));
     Mark(begin_ + absl::Seconds(last_t_), missing_at_end_);
   }
-  Write(writer_.WriteEnd());
+  if (!lost_why_.empty() && WriteHeld().ok()) NoteLostUntil(last_t_);
+  if (!WriteHeld().ok() || !Wrote(writer_.WriteEnd())) incomplete_ = true;
 }
 
-bool Recording::Write(const absl::Status& written) {
-  if (written.ok()) {  // and so is what was cut before it
-    written_samples_ += std::exchange(sample_is_cut_, false) ? 1 : 0;
+// One that was begun is whole as soon as anything can be written.
+void Recording::WriteSample(const TraceSample& line) {
+  absl::Status status = WriteHeld();
+  bool begun = false;
+  if (status.ok()) {
+    status = writer_.Write(line);
+    begun = !Wrote(status) && writer_.begun();
+  }
+  if (!status.ok() && !begun) {
+    lost_why_ = WithoutAdvice(std::string(status.message()));
+    incomplete_ = true;
+    return;
+  }
+  (begun ? begun_samples_ : written_samples_) += 1;
+  if (!lost_why_.empty()) NoteLostUntil(line.t);
+  written_t_ = line.t;
+}
+
+void Recording::WriteEvent(TraceEvent line) {
+  held_.push_back(std::move(line));
+  if (!WriteHeld().ok() && held_.size() > kMostHeld) {
+    held_.pop_front();
+    ++left_out_;
+    incomplete_ = true;
+  }
+}
+
+absl::Status Recording::WriteHeld() {
+  while (!held_.empty()) {
+    const absl::Status status = writer_.Write(held_.front());
+    if (Wrote(status)) {
+      held_.pop_front();
+      continue;
+    }
+    const bool never = absl::IsInvalidArgument(status);  // it is no line of a trace
+    if (never) incomplete_ = true;
+    if (never || writer_.begun()) held_.pop_front();
+    if (!never) return status;
+  }
+  return absl::OkStatus();
+}
+
+void Recording::NoteLostUntil(double t) {
+  std::string note = client::GapNote(absl::Seconds(t - written_t_), std::exchange(lost_why_, ""));
+  const int marks = std::exchange(left_out_, 0);
+  if (marks > 0) absl::StrAppend(&note, "; ", marks, " marks were left out, too");
+  Mark(begin_ + absl::Seconds(written_t_), note);
+}
+
+bool Recording::Wrote(const absl::Status& status) {
+  if (status.ok()) {
+    written_samples_ += std::exchange(begun_samples_, 0);
     return true;
   }
-  if (std::exchange(incomplete_, true) || writer_.reader_gone()) return false;
-  Note(absl::StrCat(std::string(written.message()),
-                    "; what is measured until that works again is lost, and nothing else is "
-                    "disturbed"));
+  if (absl::IsInvalidArgument(status)) {
+    Note(absl::StrCat(std::string(status.message()), "; it is left out"));
+    return false;
+  }
+  if (std::exchange(said_, true) || writer_.reader_gone()) return false;
+  Note(absl::StrCat(std::string(status.message()),
+                    "; samples are lost until that works again, marks are kept until then, and "
+                    "nothing else is disturbed"));
   return false;
+}
+
+std::string Recording::LostMarks() const {
+  const std::size_t lost = held_.size() + static_cast<std::size_t>(left_out_);
+  return lost == 0 ? "" : absl::StrCat("; ", lost, lost == 1 ? " mark is" : " marks are", " lost");
 }
 
 std::string Recording::Line() const {
@@ -173,7 +236,7 @@ std::string Recording::Line() const {
   return absl::StrCat(of, samples_, samples_ == 1 ? " sample" : " samples", " in ",
                       FormatSpan(absl::Seconds(last_t_)), ": ", absl::StrJoin(figures, ", "), " (",
                       writer_.path(), ")", missing_at_end_.empty() ? "" : "; at the end ",
-                      missing_at_end_);
+                      missing_at_end_, LostMarks());
 }
 
 }  // namespace stageload::ctl

@@ -7,7 +7,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,7 +40,8 @@ class Recording {
   static Recording Begin(TraceWriter writer, absl::Duration interval, const Subject& subject,
                          const v1::WatchProcessResponse& first);
 
-  // When a line cannot be written that is said on stderr, once, and the recording goes on.
+  // When a line cannot be written that is said on stderr, once, and the recording goes on. A sample
+  // is lost then; an event is written when that works again, with a note of what is missing.
   void Add(const v1::WatchProcessResponse& answer);
   // A note at the moment `awake`.
   void Mark(absl::Duration awake, const std::string& note);
@@ -50,7 +53,7 @@ class Recording {
   void Unanswered();
   void End();
 
-  // Whether a line was lost.
+  // Whether a line was lost, or is held at the end.
   bool incomplete() const { return incomplete_; }
   // Whether it goes to a pipe without a name that nobody reads any more.
   bool reader_gone() const { return writer_.reader_gone(); }
@@ -65,8 +68,15 @@ class Recording {
   void AddEvent(const v1::Event& event, const v1::ProcessSample* sample);
   double TimeOf(const v1::Event& event, const v1::ProcessSample* sample) const;
   double TimeOf(absl::Duration awake) const { return absl::ToDoubleSeconds(awake - begin_); }
+  void WriteSample(const TraceSample& line);
+  void WriteEvent(TraceEvent line);
+  // Those that could not be written so far; an error as long as that does not work.
+  absl::Status WriteHeld();
+  // That no sample was written since the last one until then.
+  void NoteLostUntil(double t);
   // Whether it was; if not, says so once.
-  bool Write(const absl::Status& written);
+  bool Wrote(const absl::Status& status);
+  std::string LostMarks() const;
   absl::Duration SinceLastTold() const { return absl::Now() - last_told_; }
 
   TraceWriter writer_;
@@ -74,6 +84,7 @@ class Recording {
   absl::Duration interval_ = kInterval;
   absl::Time last_told_;
   bool incomplete_ = false;
+  bool said_ = false;  // that something could not be written
   std::string interrupted_;
   std::string missing_at_end_;
 
@@ -81,9 +92,14 @@ class Recording {
   double last_t_ = 0;
   std::int64_t last_wall_ns_ = 0;
 
+  std::deque<TraceEvent> held_;  // the oldest first
+  int left_out_ = 0;             // that were too many to be held
+  double written_t_ = 0;         // of the newest sample in the file
+  std::string lost_why_;         // why there is none of those after it
+
   int samples_ = 0;
   int written_samples_ = 0;
-  bool sample_is_cut_ = false;  // the last line that was begun is a sample's
+  int begun_samples_ = 0;  // 1 while the rest of one is to be written yet
   std::optional<Bytes> peak_footprint_;
   std::optional<Bytes> first_swap_;
   std::optional<Bytes> peak_swap_;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/file_size_limit.h"
 #include "tests/fixture.h"
 
 namespace stageload {
@@ -235,25 +235,6 @@ TEST_F(Writer, NamesWhatCannotBeMade) {
   EXPECT_EQ(TraceWriter::Create(folder_.path(), TraceWriter::Existing::kOverwrite).status().code(),
             absl::ErrnoToStatus(EISDIR, "").code());
 }
-
-// A file may grow no further, as on a full disk: the write is cut, then refused.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    handler_ = signal(SIGXFSZ, SIG_IGN);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = nullptr;
-};
 
 TEST_F(Writer, OnceThereIsRoomAgainTheLineThatWasCutIsWhole) {
   TraceWriter writer = Create();
