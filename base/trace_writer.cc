@@ -81,7 +81,7 @@ bool IsPipe(const std::string& path) {
 int Open(const std::string& path, int flags) {
   const absl::Time deadline = absl::Now() + kReaderComesWithin;
   while (true) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+    const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | flags, 0666);
     if (fd >= 0) return fd;
     if (errno == EINTR) continue;
     const int error = errno;
@@ -135,6 +135,8 @@ TraceWriter::TraceWriter(TraceWriter&& other) noexcept
       fd_(std::exchange(other.fd_, -1)),
       cut_(std::move(other.cut_)),
       begun_(other.begun_),
+      start_(std::move(other.start_)),
+      times_cut_(other.times_cut_),
       has_name_(other.has_name_),
       reader_gone_(other.reader_gone_) {}
 
@@ -143,6 +145,8 @@ TraceWriter& TraceWriter::operator=(TraceWriter&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(cut_, other.cut_);
   std::swap(begun_, other.begun_);
+  std::swap(start_, other.start_);
+  std::swap(times_cut_, other.times_cut_);
   std::swap(has_name_, other.has_name_);
   std::swap(reader_gone_, other.reader_gone_);
   return *this;
@@ -161,12 +165,38 @@ void TraceWriter::Discard() {
   if (ours && S_ISREG(made.st_mode) && made.st_size == 0) (void)unlink(path_.c_str());
 }
 
+std::string TraceWriter::Harm() const {
+  struct stat made {};
+  struct stat there {};
+  if (fd_ < 0 || fstat(fd_, &made) != 0 || !S_ISREG(made.st_mode)) return "";
+  if (times_cut_ > 0 || IsShorter()) return "was cut";
+  // One that was open already may have had no name from the first.
+  if (!has_name_) return "";
+  const bool there_is_one = stat(path_.c_str(), &there) == 0;
+  if (there_is_one && made.st_dev == there.st_dev && made.st_ino == there.st_ino) return "";
+  if (made.st_nlink == 0) return there_is_one ? "was replaced" : "was removed";
+  return "was given another name";
+}
+
+bool TraceWriter::IsShorter() const {
+  struct stat made {};
+  if (fstat(fd_, &made) != 0 || !S_ISREG(made.st_mode)) return false;
+  return lseek(fd_, 0, SEEK_CUR) > made.st_size;  // it stands behind what was written last
+}
+
+// The rest of a line whose beginning is gone is lost.
+void TraceWriter::GoOnBehindCut() {
+  ++times_cut_;
+  cut_ = lseek(fd_, 0, SEEK_END) == 0 ? start_ : "\n";
+}
+
 absl::Status TraceWriter::Write(const TraceStart& start) {
   Json line{{"type", "start"}};
   AddText(line, "utc", start.utc);
   if (start.interval_seconds) line["interval"] = *start.interval_seconds;
   if (absl::Status status = AddRest(line, start.rest); !status.ok()) return status;
-  return WriteLine(Text(line));
+  start_ = Text(line);
+  return WriteLine(start_);
 }
 
 absl::Status TraceWriter::Write(const TraceSample& sample) {
@@ -200,6 +230,7 @@ absl::Status TraceWriter::WriteLine(const std::string& line) {
     return absl::InvalidArgumentError(
         absl::StrCat("write a trace's line of ", line.size(), " bytes: 1 MiB is the most"));
   }
+  if (IsShorter()) GoOnBehindCut();
   const std::string text = cut_ + line;
   std::string_view left = text;
   while (!left.empty()) {

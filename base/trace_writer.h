@@ -23,9 +23,10 @@ class TraceWriter {
  public:
   enum class Existing { kRefuse, kOverwrite };  // a file of that name with something in it
 
-  // Makes the file, or opens a pipe or a device. AlreadyExists where that is refused,
-  // FailedPrecondition for a pipe that nobody reads within two seconds, and what the system says,
-  // with the path.
+  // Makes the file, or opens a pipe or a device. What is written goes to the file's end, also when
+  // another has cut it; where nothing of it is left, behind its start line again. AlreadyExists
+  // where that is refused, FailedPrecondition for a pipe that nobody reads within two seconds, and
+  // what the system says, with the path.
   static absl::StatusOr<TraceWriter> Create(const std::string& path, Existing existing);
   // To what is open already, such as stdout; `name` is for messages. Takes a duplicate of `fd`.
   static absl::StatusOr<TraceWriter> To(int fd, std::string name);
@@ -47,6 +48,11 @@ class TraceWriter {
   const std::string& path() const { return path_; }
   // Whether the line that failed last was begun: its rest comes before the next one.
   bool begun() const { return begun_; }
+  // What another did to the file meanwhile, such as "was removed"; empty as long as all that was
+  // written is in it, and it at its path. Not of a pipe or a device.
+  std::string Harm() const;
+  // How often it was cut.
+  int times_cut() const { return times_cut_; }
   // Whether the last write found that nobody reads what was open already, a pipe, any more. One
   // with a name may have another reader later.
   bool reader_gone() const { return reader_gone_; }
@@ -54,11 +60,15 @@ class TraceWriter {
  private:
   TraceWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   absl::Status WriteLine(const std::string& line);
+  bool IsShorter() const;
+  void GoOnBehindCut();
 
   std::string path_;
   int fd_ = -1;
   std::string cut_;  // the rest of a line whose beginning is in the file
   bool begun_ = false;
+  std::string start_;  // that line
+  int times_cut_ = 0;
   bool has_name_ = true;
   bool reader_gone_ = false;
 };

@@ -98,7 +98,14 @@ void Recording::AddSample(const v1::ProcessSample& sample) {
     Mark(begin_ + absl::Seconds(last_t_),
          client::GapNote(absl::Seconds(line.t - last_t_), std::exchange(interrupted_, "")));
   }
+  LookAtFile();
+  const int written_before = written_samples_;
   WriteSample(line);
+  if (writer_.times_cut() != times_cut_) {
+    times_cut_ = writer_.times_cut();
+    written_samples_ -= written_before;
+    Mark(begin_ + absl::Seconds(last_t_), "the file was cut: what stood in it before is lost");
+  }
   last_t_ = line.t;
   last_wall_ns_ = sample.time_ns();
   ++samples_;
@@ -153,6 +160,15 @@ void Recording::End() {
   }
   if (!lost_why_.empty() && WriteHeld().ok()) NoteLostUntil(last_t_);
   if (!WriteHeld().ok() || !Wrote(writer_.WriteEnd())) incomplete_ = true;
+  LookAtFile();
+  if (!harm_.empty()) incomplete_ = true;
+}
+
+void Recording::LookAtFile() {
+  harm_ = writer_.Harm();
+  if (harm_.empty() || std::exchange(said_harm_, true)) return;
+  Note(absl::StrCat(writer_.path(), " ", harm_,
+                    " while it was recorded; the recording there is not whole"));
 }
 
 // One that was begun is whole as soon as anything can be written.
@@ -235,8 +251,8 @@ std::string Recording::Line() const {
   const std::string of = written_samples_ == samples_ ? "" : absl::StrCat(written_samples_, " of ");
   return absl::StrCat(of, samples_, samples_ == 1 ? " sample" : " samples", " in ",
                       FormatSpan(absl::Seconds(last_t_)), ": ", absl::StrJoin(figures, ", "), " (",
-                      writer_.path(), ")", missing_at_end_.empty() ? "" : "; at the end ",
-                      missing_at_end_, LostMarks());
+                      writer_.path(), harm_.empty() ? "" : ", which ", harm_, ")",
+                      missing_at_end_.empty() ? "" : "; at the end ", missing_at_end_, LostMarks());
 }
 
 }  // namespace stageload::ctl

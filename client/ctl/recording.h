@@ -53,7 +53,8 @@ class Recording {
   void Unanswered();
   void End();
 
-  // Whether a line was lost, or is held at the end.
+  // Whether a line was lost, or is held at the end; after End() also where the file that is whole
+  // is not at its path any more.
   bool incomplete() const { return incomplete_; }
   // Whether it goes to a pipe without a name that nobody reads any more.
   bool reader_gone() const { return writer_.reader_gone(); }
@@ -77,6 +78,8 @@ class Recording {
   // Whether it was; if not, says so once.
   bool Wrote(const absl::Status& status);
   std::string LostMarks() const;
+  // Says once what another did to the file.
+  void LookAtFile();
   absl::Duration SinceLastTold() const { return absl::Now() - last_told_; }
 
   TraceWriter writer_;
@@ -85,6 +88,9 @@ class Recording {
   absl::Time last_told_;
   bool incomplete_ = false;
   bool said_ = false;  // that something could not be written
+  std::string harm_;   // what another did to the file, as the writer tells it
+  bool said_harm_ = false;
+  int times_cut_ = 0;
   std::string interrupted_;
   std::string missing_at_end_;
 

@@ -1,9 +1,11 @@
-// What comes to stand in the file when its disk is full meanwhile.
+// What comes to stand in the file when its disk is full meanwhile, or another program changes it.
 #include "client/ctl/recording.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -163,6 +165,74 @@ TEST_F(RecordingTest, AMarkThatNoTraceMayHaveHoldsUpNothing) {
   EXPECT_TRUE(recording.incomplete());
   EXPECT_THAT(samples_, ElementsAre(0, 1, 2));
   EXPECT_THAT(events_, ElementsAre("1.5 stage save"));
+}
+
+TEST_F(RecordingTest, AFileThatIsCutGoesOnBehindItsStartLineAndIsNotWhole) {
+  Recording recording = Begin();
+  recording.Add(At(1));
+  testing::internal::CaptureStderr();
+  for (const int t : {2, 3}) {
+    std::filesystem::resize_file(path_, 0);
+    recording.Add(At(t));
+  }
+  recording.Add(At(4));
+  recording.End();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said,
+            absl::StrCat("stageload: ", path_,
+                         " was cut while it was recorded; the recording there is not whole\n"));
+  EXPECT_TRUE(recording.incomplete());
+  EXPECT_THAT(recording.Line(), HasSubstr("2 of 5 samples"));
+  EXPECT_THAT(recording.Line(), HasSubstr("run.jsonl, which was cut)"));
+  Read();
+  EXPECT_TRUE(trace_.ended);
+  ASSERT_TRUE(trace_.start);
+  EXPECT_EQ(trace_.start->interval_seconds, 1);
+  EXPECT_THAT(samples_, ElementsAre(3, 4));
+  EXPECT_THAT(events_, ElementsAre("2 mark the file was cut: what stood in it before is lost"));
+}
+
+TEST_F(RecordingTest, AFileThatIsCutAfterItsLastSampleIsNotWholeEither) {
+  Recording recording = Begin();
+  std::filesystem::resize_file(path_, 0);
+  recording.End();
+  EXPECT_TRUE(recording.incomplete());
+  EXPECT_THAT(recording.Line(), HasSubstr("run.jsonl, which was cut)"));
+}
+
+TEST_F(RecordingTest, AFileThatIsGoneFromItsPathIsSaidAndIsAnError) {
+  const auto remove = [&] { std::filesystem::remove(path_); };
+  const auto rename = [&] { std::filesystem::rename(path_, path_ + ".1"); };
+  const auto replace = [&] {
+    std::ofstream(path_ + ".new") << "{}\n";
+    std::filesystem::rename(path_ + ".new", path_);
+  };
+  const std::vector<std::pair<std::string, std::function<void()>>> cases = {
+      {"was removed", remove}, {"was given another name", rename}, {"was replaced", replace}};
+  for (const auto& [harm, change] : cases) {
+    std::filesystem::remove(path_);
+    Recording recording = Begin();
+    testing::internal::CaptureStderr();
+    change();
+    recording.Add(At(1));
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              absl::StrCat("stageload: ", path_, " ", harm,
+                           " while it was recorded; the recording there is not whole\n"));
+    recording.Add(At(2));
+    recording.End();
+    EXPECT_TRUE(recording.incomplete());
+    EXPECT_THAT(recording.Line(), HasSubstr("run.jsonl, which " + harm + ")"));
+  }
+}
+
+TEST_F(RecordingTest, AFileThatIsBackAtItsPathInTheEndIsWhole) {
+  Recording recording = Begin();
+  std::filesystem::rename(path_, path_ + ".1");
+  recording.Add(At(1));
+  std::filesystem::rename(path_ + ".1", path_);
+  recording.End();
+  EXPECT_FALSE(recording.incomplete());
+  EXPECT_THAT(recording.Line(), Not(HasSubstr("which")));
 }
 
 }  // namespace
