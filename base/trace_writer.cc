@@ -238,7 +238,7 @@ absl::Status TraceWriter::WriteLine(const std::string& line) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
-      reader_gone_ = error == EPIPE && !has_name_;
+      reader_gone_ = error == EPIPE;
       cut_ = left;
       // A line that was not begun is lost.
       begun_ = left.size() < line.size();
@@ -248,6 +248,7 @@ absl::Status TraceWriter::WriteLine(const std::string& line) {
     left.remove_prefix(static_cast<std::size_t>(written));
   }
   cut_.clear();
+  reader_gone_ = false;
   return absl::OkStatus();
 }
 

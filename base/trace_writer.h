@@ -53,8 +53,7 @@ class TraceWriter {
   std::string Harm() const;
   // How often it was cut.
   int times_cut() const { return times_cut_; }
-  // Whether the last write found that nobody reads what was open already, a pipe, any more. One
-  // with a name may have another reader later.
+  // Whether the last write found that it goes to a pipe that nobody reads any more.
   bool reader_gone() const { return reader_gone_; }
 
  private:

@@ -207,7 +207,7 @@ void RecordRun::AwaitLastWord() {
 
 int RecordRun::ExitCode() {
   recording_->End();
-  if (!options_.quiet && !recording_->reader_gone()) Note(recording_->Line());
+  if (!options_.quiet && (command_ || !recording_->reader_gone())) Note(recording_->Line());
   if (!command_) return recording_->incomplete() ? kExitOther : kExitOk;
   return command_->ExitCode();
 }

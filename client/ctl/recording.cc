@@ -70,6 +70,7 @@ Recording Recording::Begin(TraceWriter writer, absl::Duration interval, const Su
       absl::FormatTime(kUtcFormat, absl::FromUnixNanos(sample.time_ns()), absl::UTCTimeZone());
   start.interval_seconds = absl::ToDoubleSeconds(interval);
   recording.interval_ = interval;
+  recording.has_command_ = !subject.command.empty();
   start.rest = StartRest(subject, sample);
   recording.incomplete_ = !recording.Wrote(recording.writer_.Write(start));
   v1::WatchProcessResponse answer = first;
@@ -229,7 +230,7 @@ bool Recording::Wrote(const absl::Status& status) {
     Note(absl::StrCat(std::string(status.message()), "; it is left out"));
     return false;
   }
-  if (std::exchange(said_, true) || writer_.reader_gone()) return false;
+  if ((writer_.reader_gone() && !has_command_) || std::exchange(said_, true)) return false;
   Note(absl::StrCat(std::string(status.message()),
                     "; samples are lost until that works again, marks are kept until then, and "
                     "nothing else is disturbed"));

@@ -56,7 +56,8 @@ class Recording {
   // Whether a line was lost, or is held at the end; after End() also where the file that is whole
   // is not at its path any more.
   bool incomplete() const { return incomplete_; }
-  // Whether it goes to a pipe without a name that nobody reads any more.
+  // Whether it goes to a pipe that nobody reads any more. That is said only where there is a
+  // command, which runs on.
   bool reader_gone() const { return writer_.reader_gone(); }
   // "207 samples in 1m44s: peak footprint 18.5 GiB, swap +9.58 GiB, lowest level 22 % (run.jsonl)".
   // "65 of 101 samples" where the others could not be written; the figures are those of all. After
@@ -87,6 +88,7 @@ class Recording {
   absl::Duration interval_ = kInterval;
   absl::Time last_told_;
   bool incomplete_ = false;
+  bool has_command_ = false;
   bool said_ = false;  // that something could not be written
   std::string harm_;   // what another did to the file, as the writer tells it
   bool said_harm_ = false;

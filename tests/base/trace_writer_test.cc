@@ -227,6 +227,23 @@ TEST_F(Writer, ToWhatIsOpenAlreadySaysWhenNobodyReadsIt) {
   EXPECT_FALSE(TraceWriter::To(-1, "stdout").ok());
 }
 
+TEST_F(Writer, ToAPipeWithANameSaysWhenNobodyReadsItAndWhenThereIsAnotherReader) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const auto read_it = [&] { return open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); };
+  int reader = read_it();
+  TraceWriter writer = Create();
+  ASSERT_TRUE(writer.WriteEnd().ok());
+  close(reader);
+  void (*const handler)(int) = signal(SIGPIPE, SIG_IGN);
+  EXPECT_FALSE(writer.WriteEnd().ok());
+  EXPECT_TRUE(writer.reader_gone());
+  reader = read_it();
+  EXPECT_TRUE(writer.WriteEnd().ok());
+  EXPECT_FALSE(writer.reader_gone());
+  close(reader);
+  signal(SIGPIPE, handler);
+}
+
 TEST_F(Writer, NamesWhatCannotBeMade) {
   path_ = folder_.path() + "/none/run.jsonl";
   const absl::Status status = TraceWriter::Create(path_, TraceWriter::Existing::kRefuse).status();

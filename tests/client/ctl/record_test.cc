@@ -431,10 +431,28 @@ TEST_F(Record, ToAPipeEndsWithItsReaderAndWithoutAWord) {
     EXPECT_TRUE(script.AwaitCancelled());
     return grpc::Status::OK;
   };
-  const Result result = RunShell(daemon_.home(), "{ \"$CTL\" record --pid " + sleeper.pid() +
-                                                     " -o -; echo $? >&2; } | head -n 1");
-  EXPECT_THAT(result.out, StartsWith("{\"type\":\"start\""));
-  EXPECT_EQ(result.err, "1\n");
+  const std::string record = "\"$CTL\" record --pid " + sleeper.pid() + " -o ";
+  const std::string pipe = daemon_.home() + "/pipe";
+  for (const std::string& script :
+       {"{ " + record + "-; echo $? >&2; } | head -n 1",
+        "{ " + record + "/dev/stdout; echo $? >&2; } | head -n 1",
+        "mkfifo " + pipe + "; head -n 1 " + pipe + "& " + record + pipe + "; echo $? >&2; wait"}) {
+    const Result result = RunShell(daemon_.home(), script);
+    EXPECT_THAT(result.out, StartsWith("{\"type\":\"start\"")) << script;
+    EXPECT_EQ(result.err, "1\n") << script;
+  }
+}
+
+TEST_F(Record, ACommandRunsOnWhenNobodyReadsThePipeAnyMore) {
+  std::vector<v1::WatchProcessResponse> answers;
+  for (int i = 0; i < 2000; ++i) answers.push_back(At(i * 0.01, 1));
+  AnswerWith(std::move(answers));
+  const std::string pipe = daemon_.home() + "/pipe";
+  const Result result =
+      RunShell(daemon_.home(), "mkfifo " + pipe + "; head -n 1 " + pipe + "& \"$CTL\" record -o " +
+                                   pipe + " -- sh -c 'sleep 0.5; exit 5'");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.err, HasSubstr("write " + pipe + ": Broken pipe"));
 }
 
 TEST_F(Record, OfAProcessIsWholeAfterAnInterrupt) {
