@@ -87,7 +87,10 @@ class Top {
     if (!terminal_.HasInput() && ++empty_reads_ >= kEmptyReads) code_ = ExitOfSignal(SIGHUP);
     while (const std::optional<int> key = terminal_.ReadKey()) {
       if (*key == kRedraw) terminal_.Continued();
-      if (const std::optional<Action> action = model_.Press(*key)) feed_.Act(*action);
+      if (const std::optional<Action> action = model_.Press(*key)) {
+        model_.Asked(*action, absl::Now());
+        feed_.Act(*action);
+      }
     }
   }
 

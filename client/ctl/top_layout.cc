@@ -29,6 +29,7 @@ constexpr std::int64_t kLeastSwapScale = 64LL << 20;
 
 constexpr Style kBold{.bold = true};
 constexpr Style kDim{.dim = true};
+constexpr Style kWarning{.ink = Ink::kYellow, .bold = true};
 constexpr Style kAlarm{.ink = Ink::kYellow, .bold = true, .reverse = true};
 
 std::string Size(std::int64_t bytes) { return FormatBytes(Bytes(bytes)); }
@@ -78,6 +79,7 @@ class Layout {
 
   const TopModel& model_;
   const TopScreen& screen_;
+  const absl::Time shown_time_ = model_.ShownTime(screen_.now);
   TopPicture picture_;
   std::vector<PlacedColumn> columns_;
   bool all_details_ = false;
@@ -193,12 +195,18 @@ void Layout::Header() {
     Flags(line);
   } else {
     const v1::GetVersionResponse& daemon = model_.daemon();
-    line.Put("stageloadd ", kBold).Put(Printable(std::string(daemon.version())), kBold);
+    if (const auto silence = model_.Silence(screen_.now)) {
+      line.Put(absl::StrCat("no sample for ", FormatSpan(absl::Trunc(*silence, absl::Seconds(1))),
+                            ": the daemon does not answer"),
+               kWarning);
+    } else {
+      line.Put("stageloadd ", kBold).Put(Printable(std::string(daemon.version())), kBold);
+    }
     Flags(line);
     line.Put(absl::StrCat(
         "  pid ", daemon.pid(), ", up ",
         FormatSpan(std::max(absl::ZeroDuration(),
-                            absl::Trunc(screen_.now - absl::FromUnixNanos(daemon.start_time_ns()),
+                            absl::Trunc(shown_time_ - absl::FromUnixNanos(daemon.start_time_ns()),
                                         absl::Seconds(1))))));
   }
   Add(std::move(line.Right(absl::FormatTime("%H:%M:%S", screen_.now, screen_.zone))));
@@ -381,7 +389,7 @@ void Layout::Body() {
 std::vector<PictureLine> Layout::ClientLines(const v1::ClientSample& client, bool chosen,
                                              bool all) const {
   std::vector<PictureLine> lines{NewLine()};
-  PutClient(lines[0], columns_, client, screen_.now, chosen, screen_.utf8);
+  PutClient(lines[0], columns_, client, shown_time_, chosen, screen_.utf8);
   if (!all && !chosen) return lines;
   std::vector<std::string> parts;
   if (!client.stage().empty() && !Has(columns_, ColumnOf::kStage)) {
@@ -467,7 +475,7 @@ std::vector<PictureLine> Layout::WaitingLines(const v1::WaitingRequest& request,
     part(Printable(WantsText(request)), wants_columns_, false, Ink::kPlain);
   }
   if (wide) {
-    const absl::Duration since = screen_.now - absl::FromUnixNanos(request.since_ns());
+    const absl::Duration since = shown_time_ - absl::FromUnixNanos(request.since_ns());
     part(FormatSpan(std::max(absl::ZeroDuration(), absl::Trunc(since, absl::Seconds(1)))), 6, true,
          Ink::kPlain);
   }
@@ -539,6 +547,10 @@ void Layout::Bottom() {
   if (const auto& message = model_.message()) {
     Add(std::move(
         line.Put(message->text, message->failed ? Style{.ink = Ink::kRed, .bold = true} : kBold)));
+    return;
+  }
+  if (const std::string unanswered = model_.Unanswered(screen_.now); !unanswered.empty()) {
+    Add(std::move(line.Put(unanswered, kWarning)));
     return;
   }
   // The most useful first: what does not fit is cut.

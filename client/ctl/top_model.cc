@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::size_t kKeptEvents = 200;
 constexpr absl::Duration kMessageTime = absl::Seconds(8);
+// A daemon that answers misses a sample now and then, and takes longer for an action while the
+// machine swaps.
+constexpr int kMissedSamples = 4;
+constexpr absl::Duration kLeastSilence = absl::Seconds(3);
+constexpr absl::Duration kAnswerWithin = absl::Seconds(2);
 constexpr std::array<int, 4> kSpanMinutes = {1, 5, 15, 60};
 
 const char* Name(Verb verb) {
@@ -108,7 +113,16 @@ void TopModel::AddEvents(const std::vector<v1::Event>& events) {
   if (events_.size() > kKeptEvents) events_.resize(kKeptEvents);
 }
 
+void TopModel::Asked(const Action& action, absl::Time now) { unanswered_.push_back({action, now}); }
+
+void TopModel::Forget(const Action& action) {
+  const auto asked = std::find_if(unanswered_.begin(), unanswered_.end(),
+                                  [&](const Request& request) { return request.action == action; });
+  if (asked != unanswered_.end()) unanswered_.erase(asked);
+}
+
 void TopModel::Answered(const Action& action, const v1::Job& job, absl::Time now) {
+  Forget(action);
   const bool released = action.verb == Verb::kRelease;
   const bool held = action.verb == Verb::kHold;
   message_ = Message{absl::StrCat("job ", job.id(),
@@ -119,12 +133,38 @@ void TopModel::Answered(const Action& action, const v1::Job& job, absl::Time now
 }
 
 void TopModel::Failed(const Action& action, const std::string& why) {
+  Forget(action);
   message_ = Message{
       absl::StrCat("cannot ", Name(action.verb), " job ", action.job, ": ", Printable(why)), true};
 }
 
 void TopModel::Tick(absl::Time now) {
   if (message_ && message_->until <= now) message_.reset();
+}
+
+// While the screen is paused, one that is not shown.
+const v1::Frame* TopModel::Newest() const { return next_ ? &*next_ : frame(); }
+
+std::optional<absl::Duration> TopModel::Silence(absl::Time now) const {
+  const v1::Frame* newest = Newest();
+  if (newest == nullptr || loss_) return std::nullopt;
+  const absl::Duration expected = std::max(interval_, absl::Nanoseconds(newest->interval_ns()));
+  const absl::Duration silence = now - absl::FromUnixNanos(newest->time_ns());
+  if (silence <= std::max(kLeastSilence, kMissedSamples * expected)) return std::nullopt;
+  return silence;
+}
+
+absl::Time TopModel::ShownTime(absl::Time now) const {
+  const bool is_old = frame() != nullptr && (loss_ || Silence(now));
+  return is_old ? absl::FromUnixNanos(Newest()->time_ns()) : now;
+}
+
+std::string TopModel::Unanswered(absl::Time now) const {
+  if (unanswered_.empty() || now - unanswered_.front().since < kAnswerWithin) return "";
+  const Action& oldest = unanswered_.front().action;
+  const std::size_t more = unanswered_.size() - 1;
+  return absl::StrCat("asked to ", Name(oldest.verb), " job ", oldest.job,
+                      more > 0 ? absl::StrCat(", and ", more, " more") : "", ": no answer yet");
 }
 
 absl::Duration TopModel::graph_span() const { return absl::Minutes(kSpanMinutes[zoom_]); }

@@ -44,6 +44,7 @@ enum class Verb { kSuspend, kResume, kCancel, kHold, kRelease };
 struct Action {
   Verb verb;
   std::int64_t job;
+  friend bool operator==(const Action&, const Action&) = default;
 };
 
 struct Message {
@@ -55,7 +56,8 @@ struct Message {
 class TopModel {
  public:
   // `interval`: from one frame to the next, at most, while there is a daemon.
-  explicit TopModel(absl::Duration interval = absl::Seconds(1)) : history_(interval) {}
+  explicit TopModel(absl::Duration interval = absl::Seconds(1))
+      : interval_(interval), history_(interval) {}
   TopModel(const TopModel&) = delete;
   TopModel& operator=(const TopModel&) = delete;
 
@@ -65,6 +67,8 @@ class TopModel {
   void Live(v1::Frame frame);
   void Past(const TimedPoint& point) { history_.Add(point); }
   void AddEvents(const std::vector<v1::Event>& events);
+  void Asked(const Action& action, absl::Time now);
+  // To what was asked.
   void Answered(const Action& action, const v1::Job& job, absl::Time now);
   void Failed(const Action& action, const std::string& why);
 
@@ -83,6 +87,11 @@ class TopModel {
     absl::Time since;
   };
   const std::optional<Loss>& loss() const { return loss_; }
+  // How long ago the newest frame was, once that is longer than a daemon that answers takes for the
+  // next one. Nothing while it is lost.
+  std::optional<absl::Duration> Silence(absl::Time now) const;
+  // The time of what is shown: now, or the newest frame's while no other comes.
+  absl::Time ShownTime(absl::Time now) const;
   // Of the frame, sorted.
   const std::vector<const v1::ClientSample*>& clients() const { return clients_; }
   const TopHistory& history() const { return history_; }
@@ -94,11 +103,15 @@ class TopModel {
   bool help() const { return help_; }
   absl::Duration graph_span() const;
   const std::optional<Message>& message() const { return message_; }
+  // "asked to suspend job 3: no answer yet"; empty while the answers come soon enough.
+  std::string Unanswered(absl::Time now) const;
   std::string question() const;  // empty when none is asked
   // The place of the chosen row: clients first, then what waits. Nothing when there is no row.
   std::optional<std::size_t> chosen() const;
 
  private:
+  const v1::Frame* Newest() const;
+  void Forget(const Action& action);
   std::size_t RowCount() const;
   RowKey KeyAt(std::size_t row) const;
   std::string NameAt(std::size_t row) const;
@@ -112,6 +125,7 @@ class TopModel {
   std::optional<Action> Answer(Key key);
   std::optional<Action> HoldOrRelease();
 
+  const absl::Duration interval_;
   v1::GetVersionResponse daemon_;
   std::optional<Loss> loss_;
   std::optional<v1::Frame> shown_;
@@ -134,6 +148,11 @@ class TopModel {
     std::string text;
   };
   std::optional<Question> question_;
+  struct Request {
+    Action action;
+    absl::Time since;
+  };
+  std::deque<Request> unanswered_;  // oldest first
   std::optional<Message> message_;
 };
 

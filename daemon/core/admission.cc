@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/differing_sizes.h"
 #include "base/error_reason.h"
 #include "base/text.h"
 #include "daemon/core/fault.h"
@@ -46,6 +47,18 @@ std::string NeedsAndHas(Bytes needed, Bytes has) {
   const std::string have = FormatBytes(std::max(has, Bytes(0)));
   if (needs != have) return absl::StrCat("needs ", needs, ", ", have);
   return absl::StrCat("needs ", needs, ", ", FormatBytes(needed - has), " less than that");
+}
+
+// Of more memory than the machine has: that memory, and what there is of it.
+SizeTexts MoreThanTheMachine(Bytes memory, Bytes total, Bytes reserve) {
+  const Bytes left = total - reserve;
+  const SizeTexts differing = FormatDiffering(memory, left);
+  std::string has = absl::StrCat("the machine has ", FormatBytes(total), ", of which ",
+                                 FormatBytes(reserve), " is kept free (reserve)");
+  if (FormatBytes(memory) == FormatBytes(left)) {
+    absl::StrAppend(&has, " and ", differing.second, " is left");
+  }
+  return {differing.first, std::move(has)};
 }
 
 // Collects blockers, or only notes that there is one.
@@ -209,8 +222,9 @@ void CheckSwapLimit(const Demand& demand, const Room& room, Findings& findings) 
     if (unspent > Bytes(0) && !ids.empty()) {
       absl::StrAppend(&text, " + ", FormatBytes(unspent), " unspent budget of ", NameJobs(ids));
     }
-    absl::StrAppend(&text, " + ", FormatBytes(demand.swap_budget), " budget = ", FormatBytes(sum),
-                    ", limit is ", FormatBytes(*demand.swap_limit));
+    const SizeTexts sizes = FormatDiffering(sum, *demand.swap_limit);
+    absl::StrAppend(&text, " + ", FormatBytes(demand.swap_budget), " budget = ", sizes.first,
+                    ", limit is ", sizes.second);
     return text;
   });
 }
@@ -232,9 +246,8 @@ void CheckMemory(const Demand& demand, const Config& config, const Room& room, F
   if (free >= *demand.memory) return;
   findings.Add(BlockerKind::kMemory, free.AsDouble(), demand.memory->AsDouble(), [&] {
     if (*demand.memory > *room.host.total - reserve) {
-      return absl::StrCat("needs ", FormatBytes(*demand.memory),
-                          ", which never fits: the machine has ", FormatBytes(*room.host.total),
-                          ", of which ", FormatBytes(reserve), " is kept free (reserve)");
+      const SizeTexts more = MoreThanTheMachine(*demand.memory, *room.host.total, reserve);
+      return absl::StrCat("needs ", more.first, ", which never fits: ", more.second);
     }
     std::string text = absl::StrCat(NeedsAndHas(*demand.memory, free), " free after ");
     const auto ids = WhoHas(room, [](const Reservation& r) { return r.Outstanding(); });
@@ -259,9 +272,9 @@ void CheckPool(const Demand& demand, const Config& config, const Room& room, Fin
         WhoHas(room, [](const Reservation& r) { return r.declared.value_or(Bytes(0)); });
     // The pool was made smaller while this waited.
     if (*demand.memory > *config.memory_pool) {
-      return absl::StrCat("needs ", FormatBytes(*demand.memory),
-                          ", which never fits into the pool of ", FormatBytes(*config.memory_pool),
-                          " (memory_pool)");
+      const SizeTexts sizes = FormatDiffering(*demand.memory, *config.memory_pool);
+      return absl::StrCat("needs ", sizes.first, ", which never fits into the pool of ",
+                          sizes.second, " (memory_pool)");
     }
     return absl::StrCat(NeedsAndHas(*demand.memory, left), " left in the pool of ",
                         FormatBytes(*config.memory_pool), " after ", FormatBytes(room.declared),
@@ -347,22 +360,20 @@ absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const H
                              const char* memory_field) {
   if (CanEverFit(demand, config, host)) return absl::OkStatus();
   if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
+    const SizeTexts sizes = FormatDiffering(demand.swap_budget, *demand.swap_limit);
     return NeverFits(
         "policy.swap_limit_bytes",
-        absl::StrCat("a swap budget of ", FormatBytes(demand.swap_budget),
-                     " never fits under a swap limit of ", FormatBytes(*demand.swap_limit),
-                     "; raise the limit or lower the budget"));
+        absl::StrCat("a swap budget of ", sizes.first, " never fits under a swap limit of ",
+                     sizes.second, "; raise the limit or lower the budget"));
   }
   if (config.memory_pool && *demand.memory > *config.memory_pool) {
-    return NeverFits(memory_field,
-                     absl::StrCat(FormatBytes(*demand.memory), " never fits into the pool of ",
-                                  FormatBytes(*config.memory_pool), " (memory_pool)"));
+    const SizeTexts sizes = FormatDiffering(*demand.memory, *config.memory_pool);
+    return NeverFits(memory_field, absl::StrCat(sizes.first, " never fits into the pool of ",
+                                                sizes.second, " (memory_pool)"));
   }
-  const Bytes reserve = ReserveOf(config, *host.total);
-  return NeverFits(memory_field,
-                   absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
-                                FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
-                                " is kept free (reserve)"));
+  const SizeTexts more =
+      MoreThanTheMachine(*demand.memory, *host.total, ReserveOf(config, *host.total));
+  return NeverFits(memory_field, absl::StrCat(more.first, " never fits: ", more.second));
 }
 
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host) {
@@ -390,12 +401,12 @@ HostSample Plausible(HostSample sample, std::vector<std::string>* dropped) {
     drop(sample.level, absl::StrCat("level ", sample.level->value, " %"));
   }
   if (sample.available && sample.total && *sample.available > *sample.total) {
-    drop(sample.available, absl::StrCat("available ", FormatBytes(*sample.available), " of ",
-                                        FormatBytes(*sample.total)));
+    const SizeTexts sizes = FormatDiffering(*sample.available, *sample.total);
+    drop(sample.available, absl::StrCat("available ", sizes.first, " of ", sizes.second));
   }
   if (sample.swap_used && sample.swap_total && *sample.swap_used > *sample.swap_total) {
-    drop(sample.swap_used, absl::StrCat("swap used ", FormatBytes(*sample.swap_used), " of ",
-                                        FormatBytes(*sample.swap_total)));
+    const SizeTexts sizes = FormatDiffering(*sample.swap_used, *sample.swap_total);
+    drop(sample.swap_used, absl::StrCat("swap used ", sizes.first, " of ", sizes.second));
   }
   return sample;
 }

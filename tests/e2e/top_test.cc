@@ -66,6 +66,23 @@ TEST_F(Top, HoldsAndReleasesARealJobThatWaits) {
   EXPECT_TRUE(tmux.Shows("LEVEL: ")) << tmux.Screen();
 }
 
+TEST_F(Top, SaysThatTheDaemonDoesNotAnswerAndWhatWasAskedOfIt) {
+  if (!Tmux::IsThere()) GTEST_SKIP() << "tmux is not installed";
+  StartDaemon();
+  const std::int64_t job = Running("worker");
+  const Tmux tmux(100, 24, AtTerminal("tmux-256color"), kTop);
+  ASSERT_TRUE(tmux.Shows("worker")) << tmux.Screen();
+  ASSERT_EQ(kill(DaemonPid(), SIGSTOP), 0);
+  EXPECT_TRUE(tmux.Shows("the daemon does not answer")) << tmux.Screen();
+  tmux.Type("z");
+  EXPECT_TRUE(tmux.Shows("asked to suspend job 1: no answer yet")) << tmux.Screen();
+  ASSERT_EQ(kill(DaemonPid(), SIGCONT), 0);
+  EXPECT_TRUE(Reaches(job, "SUSPENDED"));
+  EXPECT_TRUE(tmux.Shows("job 1 is SUSPENDED")) << tmux.Screen();
+  EXPECT_TRUE(tmux.ShowsNot("does not answer")) << tmux.Screen();
+  EXPECT_TRUE(tmux.ShowsNot("no answer yet")) << tmux.Screen();
+}
+
 TEST_F(Top, GoesOnWithTheNextDaemonAndItsJobs) {
   if (!Tmux::IsThere()) GTEST_SKIP() << "tmux is not installed";
   StartDaemon();

@@ -247,6 +247,30 @@ TEST_F(TopLayout, SaysThatTheDaemonIsGoneAndSinceWhen) {
   EXPECT_THAT(Text(80, 24), HasSubstr("daemon went away, waiting 12s"));
 }
 
+TEST_F(TopLayout, OldFiguresAreNotShownAsThoseOfNow) {
+  v1::Frame frame = FullFrame(19);  // 12 s ago
+  frame.mutable_clients(0)->set_start_time_ns(kNoonNs - 3581 * kSecondNs);
+  model_.Live(frame);
+  const TopPicture picture = At(120, 40);
+  const Span& first = picture.lines[0].spans()[0];
+  EXPECT_EQ(first.text, "no sample for 12s: the daemon does not answer");
+  EXPECT_EQ(first.style.ink, Ink::kYellow);
+  EXPECT_THAT(picture.lines[0].Text(),
+              AllOf(HasSubstr("pid 4711, up 2h05m"), HasSubstr("12:00:31")));
+  EXPECT_THAT(Text(120, 40), AllOf(HasSubstr(" 1h00m "), HasSubstr(" 1m30s ")));
+  EXPECT_THAT(Text(40, 10), HasSubstr("no sample for 12s: the daemon does not"));
+  model_.Live(FullFrame());
+  EXPECT_THAT(Text(120, 40), Not(HasSubstr("no sample")));
+}
+
+TEST_F(TopLayout, SaysInTheLastLineWhatHasNoAnswer) {
+  model_.Live(FullFrame());
+  const Action suspend = *model_.Press('z');
+  model_.Asked(suspend, absl::FromUnixNanos(kNoonNs + 28 * kSecondNs));
+  const std::vector<std::string> lines = absl::StrSplit(Text(60, 20), '\n');
+  EXPECT_EQ(lines[19], "asked to suspend job 7: no answer yet");
+}
+
 TEST_F(TopLayout, SaysWhenNothingIsReallyStopped) {
   v1::GetVersionResponse daemon;
   daemon.set_dry_run(true);

@@ -216,6 +216,65 @@ TEST(TopModel, SaysSinceWhenTheDaemonIsGoneAndGoesOnWithTheNext) {
   EXPECT_EQ(model.daemon().pid(), 99);
 }
 
+absl::Time AtSecond(double second) { return absl::FromUnixNanos(kNoonNs) + absl::Seconds(second); }
+
+TEST(TopModel, NoSampleForSeveralIntervalsIsSilenceAndStopsTheTimeOfWhatIsShown) {
+  TopModel model;
+  EXPECT_EQ(model.Silence(AtSecond(100)), std::nullopt) << "nothing was there to go on";
+  EXPECT_EQ(model.ShownTime(AtSecond(100)), AtSecond(100));
+  v1::Frame frame = ThreeClients();
+  frame.set_interval_ns(kSecondNs / 20);
+  model.Live(frame);
+  EXPECT_EQ(model.Silence(AtSecond(4)), std::nullopt) << "four of the stream's own intervals";
+  EXPECT_EQ(model.ShownTime(AtSecond(4)), AtSecond(4));
+  EXPECT_EQ(model.Silence(AtSecond(4.5)), absl::Seconds(4.5));
+  EXPECT_EQ(model.ShownTime(AtSecond(4.5)), AtSecond(0));
+
+  frame = ThreeClients(5);
+  frame.set_interval_ns(2 * kSecondNs);
+  model.Live(frame);
+  EXPECT_EQ(model.Silence(AtSecond(13)), std::nullopt) << "the daemon said that it would be slow";
+  EXPECT_EQ(model.Silence(AtSecond(14)), absl::Seconds(9));
+}
+
+TEST(TopModel, SilenceIsThreeSecondsAtTheLeastAndGoesOnBehindAPausedScreen) {
+  TopModel model(absl::Milliseconds(100));
+  model.Live(ThreeClients());
+  EXPECT_EQ(model.Silence(AtSecond(3)), std::nullopt);
+  EXPECT_EQ(model.Silence(AtSecond(3.5)), absl::Seconds(3.5));
+  model.Press('p');
+  model.Live(ThreeClients(2));
+  EXPECT_EQ(model.Silence(AtSecond(3.5)), std::nullopt);
+  EXPECT_EQ(model.Silence(AtSecond(5.5)), absl::Seconds(3.5));
+}
+
+TEST(TopModel, OfADaemonThatIsGoneThatIsSaidAndNoSilence) {
+  TopModel model;
+  model.Live(ThreeClients());
+  model.Lost("daemon went away", AtSecond(1));
+  EXPECT_EQ(model.Silence(AtSecond(60)), std::nullopt);
+  EXPECT_EQ(model.ShownTime(AtSecond(60)), AtSecond(0));
+}
+
+TEST(TopModel, SaysWhatHasNoAnswerUntilItHasOne) {
+  TopModel model;
+  model.Live(ThreeClients());
+  const Action suspend = *model.Press('z');
+  const Action hold = *model.Press('h');
+  model.Asked(suspend, AtSecond(0));
+  model.Asked(hold, AtSecond(1));
+  EXPECT_THAT(model.Unanswered(AtSecond(1.5)), IsEmpty());
+  EXPECT_EQ(model.Unanswered(AtSecond(2)), "asked to suspend job 2, and 1 more: no answer yet");
+  model.Press('j');
+  v1::Job job;
+  job.set_id(2);
+  model.Answered(suspend, job, AtSecond(2.5));
+  EXPECT_THAT(model.Unanswered(AtSecond(2.5)), IsEmpty());
+  EXPECT_EQ(model.Unanswered(AtSecond(3)), "asked to hold job 2: no answer yet");
+  model.Failed(hold, "job 2 is RUNNING");
+  EXPECT_THAT(model.Unanswered(AtSecond(60)), IsEmpty());
+}
+
 TEST(SwapRate, IsTheGrowthOfTheLastSeconds) {
   SwapRate rate;
   rate.Add(FrameAt(0, 50, 5 * kGiB));

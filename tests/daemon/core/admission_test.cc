@@ -276,6 +276,17 @@ TEST(Admission, RequestThatCouldNeverFitIsRefusedWithTheArithmetic) {
   Config pool;
   pool.memory_pool = GiB(2);
   EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(DemandOf(Declares(GiB(3))), pool, host)));
+  // What is refused is never as large as what there is.
+  EXPECT_THAT(
+      std::string(
+          CheckCanEverFit(DemandOf(Declares(GiB(2) + Bytes(2 << 20))), pool, host).message()),
+      HasSubstr("2.002 GiB never fits into the pool of 2 GiB"));
+  Config little;
+  little.reserve = GiB(2);
+  EXPECT_THAT(
+      std::string(CheckCanEverFit(DemandOf(Declares(GiB(30) + Bytes(1))), little, host).message()),
+      HasSubstr("32212254721 B never fits: the machine has 32 GiB, of which 2 GiB is kept "
+                "free (reserve) and 32212254720 B is left"));
   Policy swap;
   swap.swap_limit = GiB(4);
   EXPECT_TRUE(absl::IsInvalidArgument(CheckCanEverFit(DemandOf(swap), Config{}, host)));
