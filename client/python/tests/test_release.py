@@ -508,6 +508,30 @@ def test_models_are_loaded_on_first_access_and_freed_when_a_stage_does_not_need_
         StagedModels({}, stages={"x": ["y"]})
 
 
+def test_of_stages_that_overlap_the_newest_that_is_not_left_counts(home: Path) -> None:
+    models = StagedModels({"a": linear(), "b": linear()}, stages={"x": ["a"], "y": ["b"]})
+
+    def steps() -> Generator[None, None, None]:
+        with models.stage("x"):
+            yield
+
+    first, second = steps(), steps()
+    next(first)
+    with models.stage("y"):
+        first.close()
+        with pytest.raises(StageloadError, match='stage "y" does not name "a"'):
+            models["a"]
+        models["b"]
+        next(second)
+        with pytest.raises(StageloadError, match='stage "x" does not name "b"'):
+            models["b"]
+    models["a"]
+    with pytest.raises(StageloadError, match='stage "x" does not name "b"'):
+        models["b"]
+    second.close()
+    models["b"]  # outside of all
+
+
 def test_a_model_is_loaded_under_a_lease_of_its_size(no_daemon: Daemon, tmp_path: Path) -> None:
     no_daemon.config('memory_pool = "400M"\n')
     no_daemon.start()

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
-from ._exit import when_gone
+from ._exit import Held, gives_back, when_gone
 from ._lock import ForkedLock
 from .errors import StageloadError
 from .job import Job, Lease
@@ -260,7 +260,12 @@ class StagedModels:
         self._lock = ForkedLock()
         self._loaded: dict[str, _Loaded] = {}
         self._before: set[str] = set()  # were loaded at some time
-        self._stage: str | None = None
+        self._entered: list[_Stage] = []  # and not left, the newest last
+
+    @property
+    def _stage(self) -> str | None:
+        newest = self._entered[-1:]  # another thread may leave its own
+        return newest[0].name if newest else None
 
     def __getitem__(self, name: str) -> Any:
         """The model, loaded if it is not. NoRoom, NeverFits and StopRequested as of Job.stage."""
@@ -280,24 +285,28 @@ class StagedModels:
                 self._load(name)
             return self._loaded[name].module
 
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[StagedModels]:
+    def stage(self, name: str) -> contextlib.AbstractContextManager[StagedModels]:
         """Frees what it does not need. What it loads stays until another stage frees it, so that a
-        stage that is run again finds it there. ValueError when release() refuses one of them that
-        it could free later: then nothing is freed, and the stage before it goes on."""
+        stage that is run again finds it there. Of stages that overlap, the one that was entered
+        last and is not left yet counts. ValueError when release() refuses one of them that it could
+        free later: then nothing is freed, and the stage before it goes on."""
+        return _Stage(self, name)
+
+    def _enter(self, stage: _Stage) -> None:
+        name = stage.name
         with self._lock:
             if name not in self._stages:
                 known = ", ".join(self._stages)
                 raise ValueError(f'there is no stage "{name}", only: {known}')
-            outer = self._stage
             self._free_all([model for model in self._loaded if model not in self._stages[name]])
             if self._job is not None and not self._job.closed and not self._lease_tells(name):
                 self._job.new_stage(name)
-            self._stage = name
-        try:
-            yield self
-        finally:
-            self._stage = outer
+            self._entered.append(stage)
+
+    def _leave(self, stage: _Stage) -> None:
+        """Without the lock, which who loads may have."""
+        with contextlib.suppress(ValueError):  # it was not entered
+            self._entered.remove(stage)
 
     def _free_all(self, names: Sequence[str]) -> None:
         """What cannot be freed is told before anything is."""
@@ -424,6 +433,25 @@ class StagedModels:
             raise
         finally:
             self._loaded.pop(name, None)
+
+
+class _Stage(contextlib.ContextDecorator):
+    def __init__(self, models: StagedModels, name: str) -> None:
+        self._models = models
+        self.name = name
+
+    def __enter__(self) -> StagedModels:
+        self._hold = Held(self, self._leave)
+        self._models._enter(self)
+        return self._models
+
+    @gives_back
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+        self._hold.end()
+
+    def _leave(self) -> None:
+        self._models._leave(self)
 
 
 def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
