@@ -13,9 +13,11 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -619,6 +621,43 @@ def test_a_load_that_fails_gives_its_lease_back(daemon: Daemon) -> None:
         with pytest.raises(OSError, match="no such file"):
             models["vae"]
         eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
+
+
+def test_a_load_that_waits_for_its_lease_holds_up_nobody_who_frees(no_daemon: Daemon) -> None:
+    no_daemon.config('memory_pool = "150M"\n')
+    no_daemon.start()
+    loaded: list[Any] = []
+    waits = threading.Event()
+    with ThreadPoolExecutor() as threads, Job("render", on_wait=lambda _: waits.set()) as job:
+        models = StagedModels(
+            {name: Model(linear(loaded, name), memory="100M") for name in "abc"},
+            stages={"first": ["a", "b"], "second": ["c"]},
+            job=job,
+        )
+
+        def load(name: str) -> Any:
+            waits.clear()
+            loading = threads.submit(models.__getitem__, name)
+            assert waits.wait(20)
+            return loading
+
+        with models.stage("first"):
+            models["a"]
+            twice = [load("b"), threads.submit(models.__getitem__, "b")]
+            models.free("a")
+            assert twice[0].result(20) is twice[1].result(20)
+            late = load("a")
+            with models.stage("second"):
+                with pytest.raises(StageloadError, match='stage "second" does not name "a"'):
+                    late.result(20)
+                models["c"]
+                eventually(lambda: no_daemon.leases("render") == ["second"])
+        late = load("a")
+        models.close()
+        late.result(20)
+        assert loaded == ["a", "b", "c", "a"]
+        assert models.loaded == ["a"]
+        models.close()
 
 
 @pytest.mark.parametrize("moment", ["acquired", "loaded", "measured", "remembered", "told"])
