@@ -21,7 +21,15 @@ import pytest
 from conftest import Daemon, eventually
 
 import stageload_client
-from stageload_client import Job, Lease, MemoryMeter, StageloadError, on_call
+from stageload_client import (
+    Job,
+    Lease,
+    MemoryMeter,
+    NeverFits,
+    NoRoom,
+    StageloadError,
+    on_call,
+)
 from stageload_client import meter as meter_module
 from stageload_client._loop import library
 from stageload_client.job import active_job
@@ -388,23 +396,49 @@ def test_a_program_that_ctrl_c_ends_does_so_at_once(pool: Daemon) -> None:
     assert "stageload_client:" not in err
 
 
+def tasks_of_the_library() -> list[Any]:
+    loop = library().loop
+    found = [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]
+    return [task for task in found if task.get_loop() is loop]
+
+
 def test_no_task_of_a_closed_job_or_meter_waits_to_be_collected(
     pool: Daemon, tmp_path: Path
 ) -> None:
     """Where one is collected in the main thread, asyncio swallows a Ctrl-C that comes then."""
-    loop = library().loop
-
-    def tasks() -> list[Any]:
-        found = [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]
-        return [task for task in found if task.get_loop() is loop]
-
     gc.collect()
     gc.disable()
     try:
         with Job("worker", require=True) as job, MemoryMeter(tmp_path / "run.jsonl") as meter:
             with job.stage("s", memory="1M"):
                 meter.mark("here")
-            assert tasks()
-        eventually(lambda: not tasks(), WITHIN)
+            assert tasks_of_the_library()
+        eventually(lambda: not tasks_of_the_library(), WITHIN)
+    finally:
+        gc.enable()
+
+
+def test_an_error_that_is_handled_keeps_no_task(pool: Daemon) -> None:
+    kept: list[BaseException] = []
+
+    async def in_a_coroutine(job: Job) -> None:
+        with pytest.raises(NoRoom) as late:
+            await job.stage("s", memory="100M", timeout=0).acquire_async()
+        kept.append(late.value)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with Job("worker", require=True) as job, job.stage("holds", memory="100M"):
+            with pytest.raises(NoRoom) as no:
+                job.stage("s", memory="100M", timeout=0).acquire()
+            with pytest.raises(NeverFits) as never:
+                job.stage("s", memory="1T").acquire()
+            kept += [no.value, never.value]
+            asyncio.run(in_a_coroutine(job))
+        with pytest.raises(StageloadError) as closed:
+            job.mark("late")
+        kept.append(closed.value)
+        eventually(lambda: not tasks_of_the_library(), WITHIN)
     finally:
         gc.enable()

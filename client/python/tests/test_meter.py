@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import random
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -527,3 +528,38 @@ def test_a_file_that_could_stand_still_is_refused(daemon: Daemon, tmp_path: Path
         assert job.report(x=1)
     with MemoryMeter(os.devnull) as meter:
         meter.mark("goes nowhere")
+
+
+def test_a_file_that_another_recording_writes_is_refused_and_left_as_it_is(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    code = """
+import sys
+from stageload_client import MemoryMeter, StageloadError
+try:
+    MemoryMeter(sys.argv[1]).start().close()
+    print("recorded")
+except StageloadError as error:
+    print(error.reason, error)
+"""
+    with MemoryMeter(path) as meter:
+        meter.mark("mine")
+        with pytest.raises(StageloadError, match="another recording writes it now"):
+            MemoryMeter(path).start()
+        refused = f"WRONG_STATE record into {path}: another recording writes it now"
+        assert daemon.run(code, str(path)).line().startswith(refused)
+        meter.mark("still mine")
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+    try:
+        notes = [event["note"] for event in read_trace(str(path)).events]
+        assert notes == ["mine", "still mine"]
+        assert daemon.run(code, str(path)).line() == "recorded"
+        with MemoryMeter("/dev/null"), MemoryMeter("/dev/null"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert read_trace(str(path)).events == []

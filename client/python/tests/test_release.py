@@ -13,9 +13,11 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -508,6 +510,30 @@ def test_models_are_loaded_on_first_access_and_freed_when_a_stage_does_not_need_
         StagedModels({}, stages={"x": ["y"]})
 
 
+def test_of_stages_that_overlap_the_newest_that_is_not_left_counts(home: Path) -> None:
+    models = StagedModels({"a": linear(), "b": linear()}, stages={"x": ["a"], "y": ["b"]})
+
+    def steps() -> Generator[None, None, None]:
+        with models.stage("x"):
+            yield
+
+    first, second = steps(), steps()
+    next(first)
+    with models.stage("y"):
+        first.close()
+        with pytest.raises(StageloadError, match='stage "y" does not name "a"'):
+            models["a"]
+        models["b"]
+        next(second)
+        with pytest.raises(StageloadError, match='stage "x" does not name "b"'):
+            models["b"]
+    models["a"]
+    with pytest.raises(StageloadError, match='stage "x" does not name "b"'):
+        models["b"]
+    second.close()
+    models["b"]  # outside of all
+
+
 def test_a_model_is_loaded_under_a_lease_of_its_size(no_daemon: Daemon, tmp_path: Path) -> None:
     no_daemon.config('memory_pool = "400M"\n')
     no_daemon.start()
@@ -595,6 +621,43 @@ def test_a_load_that_fails_gives_its_lease_back(daemon: Daemon) -> None:
         with pytest.raises(OSError, match="no such file"):
             models["vae"]
         eventually(lambda: "render" in daemon.clients() and daemon.leases("render") == [])
+
+
+def test_a_load_that_waits_for_its_lease_holds_up_nobody_who_frees(no_daemon: Daemon) -> None:
+    no_daemon.config('memory_pool = "150M"\n')
+    no_daemon.start()
+    loaded: list[Any] = []
+    waits = threading.Event()
+    with ThreadPoolExecutor() as threads, Job("render", on_wait=lambda _: waits.set()) as job:
+        models = StagedModels(
+            {name: Model(linear(loaded, name), memory="100M") for name in "abc"},
+            stages={"first": ["a", "b"], "second": ["c"]},
+            job=job,
+        )
+
+        def load(name: str) -> Any:
+            waits.clear()
+            loading = threads.submit(models.__getitem__, name)
+            assert waits.wait(20)
+            return loading
+
+        with models.stage("first"):
+            models["a"]
+            twice = [load("b"), threads.submit(models.__getitem__, "b")]
+            models.free("a")
+            assert twice[0].result(20) is twice[1].result(20)
+            late = load("a")
+            with models.stage("second"):
+                with pytest.raises(StageloadError, match='stage "second" does not name "a"'):
+                    late.result(20)
+                models["c"]
+                eventually(lambda: no_daemon.leases("render") == ["second"])
+        late = load("a")
+        models.close()
+        late.result(20)
+        assert loaded == ["a", "b", "c", "a"]
+        assert models.loaded == ["a"]
+        models.close()
 
 
 @pytest.mark.parametrize("moment", ["acquired", "loaded", "measured", "remembered", "told"])

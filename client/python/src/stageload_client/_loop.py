@@ -28,7 +28,7 @@ from collections.abc import Coroutine
 from typing import Any, Callable, TypeVar
 
 from . import _exit
-from .errors import Forked, StageloadError
+from .errors import Forked, StageloadError, bare
 
 Result = TypeVar("Result")
 #: What came of it, or the exception.
@@ -143,7 +143,7 @@ class LibraryThread:
     def _answer(self, number: int, result: Any, error: BaseException | None) -> None:
         waits = self._unanswered.pop(number, None)
         if waits is not None:
-            waits[1](result, error)
+            waits[1](result, None if error is None else bare(error))
 
     def _refuse(self, number: int) -> None:
         waits = self._unanswered.pop(number, None)

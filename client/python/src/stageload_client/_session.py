@@ -31,7 +31,7 @@ from ._connection import (
 from ._loop import print_exception
 from ._wire import admission_service_pb2 as admission
 from ._wire import job_pb2, telemetry_service_pb2
-from .errors import Blocker, NoDaemon, NoRoom, StageloadError, StopRequested, Waiting
+from .errors import Blocker, NoDaemon, NoRoom, StageloadError, StopRequested, Waiting, bare
 
 # A daemon that has just started may be late with what it is told is held.
 _TAKES_UP_WITHIN = 10.0
@@ -116,7 +116,7 @@ class Ask:
     def deliver(self, answer: Any) -> bool:
         """Whether there is still somebody who gets it."""
         try:
-            self._deliver(answer)
+            self._deliver(bare(answer) if isinstance(answer, BaseException) else answer)
         except Exception:
             return False
         return True

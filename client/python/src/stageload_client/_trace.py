@@ -5,9 +5,12 @@ The figures are those of `stageloadctl summary --json`, by the same rules.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -53,20 +56,37 @@ class TraceWriter:
     handler or a finalizer that interrupts write(): its line is written once that goes on."""
 
     def __init__(self, path: str, first: dict[str, Any]) -> None:
-        """Empties the file for a recording that begins with that line, if it is one."""
+        """Empties the file for a recording that begins with that line, if it is one. StageloadError
+        where another recording of this package writes it."""
         self.path = path
         self._lines: deque[_Line] = deque()  # that are to be written next, by who has the lock
         self._lock = threading.RLock()
         self._writing = False
         self._encode(first)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o666)
         self._cut = b""  # the rest of a line whose beginning is in the file
         try:
+            if stat.S_ISREG(os.fstat(self._fd).st_mode):
+                self._take_file()
             self.write(first)
         except BaseException:
             self.close()
             raise
+
+    def _take_file(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StageloadError(
+                f"record into {self.path}: another recording writes it now; end that one, or take "
+                "another file",
+                code="FAILED_PRECONDITION",
+                reason="WRONG_STATE",
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        os.ftruncate(self._fd, 0)
 
     def write(self, line: dict[str, Any]) -> None:
         """ValueError for a line that no reader takes, and after the last one. OSError, as on a full
@@ -140,6 +160,8 @@ class TraceWriter:
 
     def close(self) -> None:
         if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._fd, fcntl.LOCK_UN)  # which a forked child would keep
             os.close(self._fd)
             self._fd = -1
 

@@ -119,6 +119,14 @@ class StopRequested(_Pickled):
         return StopRequested(self.reason, self.text, self.grace)
 
 
+def bare(error: BaseException) -> BaseException:
+    """Of the package's own, without the frames of the library's thread that it came through: they
+    keep gRPC's calls and their tasks, and asyncio swallows a Ctrl-C where a task is collected."""
+    if isinstance(error, (StageloadError, StopRequested)):
+        error.__traceback__ = error.__context__ = None
+    return error
+
+
 class ReleasedModuleError(_Pickled, RuntimeError):
     """A module was used after release() had freed its memory."""
 

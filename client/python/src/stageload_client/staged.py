@@ -19,6 +19,8 @@ A torch module is freed by release(), whoever else refers to it. Of anything els
 of MLX, the reference is dropped, so that it is freed unless something else refers to it.
 
 Threads: one at a time loads or frees; a model must not be in use when a stage begins that frees it.
+A load that waits for its lease holds up other loads, but nobody who frees; unless it is the loader
+of another model that asked for it.
 fork: a child may free what it has of the models, whatever another thread did; their leases are its
 parent's.
 """
@@ -41,7 +43,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
-from ._exit import when_gone
+from ._exit import Held, gives_back, when_gone
 from ._lock import ForkedLock
 from .errors import StageloadError
 from .job import Job, Lease
@@ -257,47 +259,65 @@ class StagedModels:
         self._timeout = parse_timeout(timeout)
         program = name or (job.name if job else os.path.basename(sys.argv[0] or "python"))
         self._sizes = _Sizes(_sizes_path_or_none(), program)
+        self._loads = ForkedLock()  # of who loads, taken before the other one
         self._lock = ForkedLock()
         self._loaded: dict[str, _Loaded] = {}
         self._before: set[str] = set()  # were loaded at some time
-        self._stage: str | None = None
+        self._entered: list[_Stage] = []  # and not left, the newest last
+
+    @property
+    def _stage(self) -> str | None:
+        newest = self._entered[-1:]  # another thread may leave its own
+        return newest[0].name if newest else None
 
     def __getitem__(self, name: str) -> Any:
         """The model, loaded if it is not. NoRoom, NeverFits and StopRequested as of Job.stage."""
         with self._lock:
-            if name not in self._models:
-                raise KeyError(name)
-            if name in self._loaded and self._loaded[name].freeing:
-                self._free(name, self._stage)
-            if name not in self._loaded:
-                if self._stage is not None and name not in self._stages[self._stage]:
-                    needed = ", ".join(self._stages[self._stage]) or "none"
-                    raise StageloadError(
-                        f'stage "{self._stage}" does not name "{name}", only: {needed}',
-                        code="FAILED_PRECONDITION",
-                        reason="WRONG_STAGE",
-                    )
-                self._load(name)
-            return self._loaded[name].module
+            if self._has(name):
+                return self._loaded[name].module
+        with self._loads:
+            return self._load(name)
 
-    @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[StagedModels]:
+    def _has(self, name: str) -> bool:
+        """Under the lock. StageloadError where it is not and may not be loaded now."""
+        if name not in self._models:
+            raise KeyError(name)
+        if name in self._loaded and self._loaded[name].freeing:
+            self._free(name, self._stage)
+        if name in self._loaded:
+            return True
+        stage = self._stage
+        if stage is not None and name not in self._stages[stage]:
+            needed = ", ".join(self._stages[stage]) or "none"
+            raise StageloadError(
+                f'stage "{stage}" does not name "{name}", only: {needed}',
+                code="FAILED_PRECONDITION",
+                reason="WRONG_STAGE",
+            )
+        return False
+
+    def stage(self, name: str) -> contextlib.AbstractContextManager[StagedModels]:
         """Frees what it does not need. What it loads stays until another stage frees it, so that a
-        stage that is run again finds it there. ValueError when release() refuses one of them that
-        it could free later: then nothing is freed, and the stage before it goes on."""
+        stage that is run again finds it there. Of stages that overlap, the one that was entered
+        last and is not left yet counts. ValueError when release() refuses one of them that it could
+        free later: then nothing is freed, and the stage before it goes on."""
+        return _Stage(self, name)
+
+    def _enter(self, stage: _Stage) -> None:
+        name = stage.name
         with self._lock:
             if name not in self._stages:
                 known = ", ".join(self._stages)
                 raise ValueError(f'there is no stage "{name}", only: {known}')
-            outer = self._stage
             self._free_all([model for model in self._loaded if model not in self._stages[name]])
             if self._job is not None and not self._job.closed and not self._lease_tells(name):
                 self._job.new_stage(name)
-            self._stage = name
-        try:
-            yield self
-        finally:
-            self._stage = outer
+            self._entered.append(stage)
+
+    def _leave(self, stage: _Stage) -> None:
+        """Without the lock, which who loads may have."""
+        with contextlib.suppress(ValueError):  # it was not entered
+            self._entered.remove(stage)
 
     def _free_all(self, names: Sequence[str]) -> None:
         """What cannot be freed is told before anything is."""
@@ -315,9 +335,10 @@ class StagedModels:
 
     def _label(self, name: str) -> str:
         """Of the lease of a model: the stage, and the model where that has more than one."""
-        if self._stage is None:
+        stage = self._stage
+        if stage is None:
             return name
-        return self._stage if len(self._stages[self._stage]) == 1 else f"{self._stage}/{name}"
+        return stage if len(self._stages[stage]) == 1 else f"{stage}/{name}"
 
     @property
     def loaded(self) -> list[str]:
@@ -350,30 +371,42 @@ class StagedModels:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _load(self, name: str) -> None:
-        """Wherever it is interrupted, the model and its lease are both there, or neither is."""
+    def _load(self, name: str) -> Any:
+        """Wherever it is interrupted, the model and its lease are both there, or neither is. The
+        lock is not held while the lease is waited for, which may need what another thread frees."""
+        with self._lock:
+            if self._has(name):  # another thread has loaded it meanwhile
+                return self._loaded[name].module
+            label = self._label(name)
         lease = None
         size = self.size(name)
         if self._job is not None and size:
-            lease = self._job.stage(self._label(name), memory=size, timeout=self._timeout)
+            lease = self._job.stage(label, memory=size, timeout=self._timeout)
         # What is no torch module cannot be measured, and what is declared for it is no measure.
-        loaded, measured = _Loaded(lease, size or 0), 0
+        loaded = _Loaded(lease, size or 0)
         try:
             if lease is not None:
                 lease.acquire()
-            begin = time.monotonic()
-            with generators_kept():
-                loaded.take(self._models[name].load())
-            if is_module(loaded.module):
-                loaded.nbytes = measured = module_size(loaded.module)
-            took = time.monotonic() - begin
-            self._loaded[name] = loaded
+            with self._lock:
+                self._has(name)  # raises where another stage has begun meanwhile
+                self._load_now(name, loaded)
+                return loaded.module
         except BaseException:
             if self._loaded.get(name) is not loaded:
                 loaded.module = None
                 if lease is not None:
                     lease.release()
             raise
+
+    def _load_now(self, name: str, loaded: _Loaded) -> None:
+        """Under its lease and the lock."""
+        begin, measured = time.monotonic(), 0
+        with generators_kept():
+            loaded.take(self._models[name].load())
+        if is_module(loaded.module):
+            loaded.nbytes = measured = module_size(loaded.module)
+        took = time.monotonic() - begin
+        self._loaded[name] = loaded
         kind = "reload" if name in self._before else "load"
         self._before.add(name)
         if measured:
@@ -424,6 +457,25 @@ class StagedModels:
             raise
         finally:
             self._loaded.pop(name, None)
+
+
+class _Stage(contextlib.ContextDecorator):
+    def __init__(self, models: StagedModels, name: str) -> None:
+        self._models = models
+        self.name = name
+
+    def __enter__(self) -> StagedModels:
+        self._hold = Held(self, self._leave)
+        self._models._enter(self)
+        return self._models
+
+    @gives_back
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+        self._hold.end()
+
+    def _leave(self) -> None:
+        self._models._leave(self)
 
 
 def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
