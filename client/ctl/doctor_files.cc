@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,10 +47,11 @@ std::optional<std::pair<std::string, std::string>> LeftByRoot(const std::string&
 }
 
 // OK also when it is not there: the daemon makes it.
-std::optional<Finding> CheckWritable(const std::string& path, bool folder) {
+std::optional<Finding> CheckWritable(const std::string& path, bool folder, bool follow = false) {
   constexpr char kCheck[] = "files";
   struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) {
+  const int looked = follow ? ::stat(path.c_str(), &found) : ::lstat(path.c_str(), &found);
+  if (looked != 0) {
     // Not ENOENT only: a folder above may be what it should not be, which is a line of its own.
     return std::nullopt;
   }
@@ -68,12 +71,34 @@ std::optional<Finding> CheckWritable(const std::string& path, bool folder) {
                   : std::string("set another STAGELOAD_HOME"));
 }
 
+// The daemon follows one to a plain file.
+std::optional<Finding> CheckStoreLink(const std::string& path) {
+  constexpr char kCheck[] = "files";
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0 || !S_ISLNK(found.st_mode)) return std::nullopt;
+  const std::unique_ptr<char, decltype(&std::free)> place(::realpath(path.c_str(), nullptr),
+                                                          &std::free);
+  if (place == nullptr) {
+    return Fail(
+        kCheck, absl::StrCat(path, " is a link that leads to no file: ", std::strerror(errno)),
+        "bring that file back, or remove the link to start anew; no daemon starts until then");
+  }
+  if (::stat((path + "-wal").c_str(), &found) != 0 || found.st_size == 0) return std::nullopt;
+  return Fail(kCheck,
+              absl::StrCat(path, " is a link, and what was written last is beside it in ", path,
+                           "-wal, where it is not read"),
+              absl::StrCat("no job is lost so: `stageloadctl daemon stop`, and if ", path,
+                           "-wal is there still, move the file back over the link: ",
+                           ShellText({"mv", place.get(), path})));
+}
+
 }  // namespace
 
 Finding CheckFiles(const Paths& paths) {
+  if (auto finding = CheckStoreLink(paths.store)) return *std::move(finding);
   for (const std::string& path : {paths.lock, paths.store, paths.store + "-wal",
                                   paths.store + "-shm", paths.logs + "/stageloadd.log"}) {
-    if (auto finding = CheckWritable(path, false)) return *std::move(finding);
+    if (auto finding = CheckWritable(path, false, path == paths.store)) return *std::move(finding);
   }
   if (auto finding = CheckWritable(paths.jobs, true)) return *std::move(finding);
   return Well("files", "lock, store, log and jobs are the daemon's to write, where they are there");
@@ -84,7 +109,7 @@ std::optional<Finding> CheckStoreFile(const std::string& path) {
   constexpr char kMends[] =
       "the daemon mends what it can: one that runs within seconds, else the next at its start; "
       "its log says what is lost";
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat found {};
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
   if (found.st_size == 0) {

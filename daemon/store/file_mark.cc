@@ -79,4 +79,10 @@ std::optional<std::string> ChangedBy(const FileMark& before, const FileMark& now
   return std::nullopt;
 }
 
+std::optional<FileName> ReadName(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
+  return FileName{found.st_ino, S_ISLNK(found.st_mode)};
+}
+
 }  // namespace stageload::store

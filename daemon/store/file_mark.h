@@ -32,6 +32,15 @@ std::optional<FileMark> ReadMark(SQLite::Database& database, const std::string& 
 // open too (`alone` is false), only what none of them does.
 std::optional<std::string> ChangedBy(const FileMark& before, const FileMark& now, bool alone);
 
+// What stands at a path, which may be a link to something else.
+struct FileName {
+  ino_t file = 0;
+  bool is_link = false;
+  bool operator==(const FileName&) const = default;
+};
+// Nothing where nothing can be found.
+std::optional<FileName> ReadName(const std::string& path);
+
 }  // namespace stageload::store
 
 #endif  // STAGELOAD_DAEMON_STORE_FILE_MARK_H_

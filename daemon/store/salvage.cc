@@ -57,6 +57,11 @@ absl::Status SyncFolderOf(const std::string& path) {
   return status;
 }
 
+bool IsLink(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
+}
+
 // "PATH.damaged-20261129T171500Z", or with a number behind it where that is taken.
 std::string AsideName(const std::string& path, const char* why = "damaged") {
   const std::string name = absl::StrCat(
@@ -388,7 +393,10 @@ absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string&
   RemoveBuilding(path);
   const std::string aside = AsideName(path, "replaced");
   const bool replaced = Exists(path);
-  const std::string what = changed.value_or(replaced ? "was replaced" : "was removed");
+  const bool linked = IsLink(path);
+  const std::string what = changed.value_or(linked     ? "was moved and a link put in its place"
+                                            : replaced ? "was replaced"
+                                                       : "was removed");
   const std::string begun = absl::StrCat(path, " ", what, " while the daemon ran");
   WrittenAnew written{aside, ""};
   try {
@@ -408,10 +416,10 @@ absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string&
   }
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
   if (written.rows_lost) return written;
-  written.told =
-      absl::StrCat(begun, replaced ? absl::StrCat(": that file is kept as ", aside,
-                                                  ", and all that the daemon had is there again")
-                                   : "; it is there again, nothing is lost");
+  written.told = absl::StrCat(
+      begun, replaced ? absl::StrCat(linked ? ": that link" : ": that file", " is kept as ", aside,
+                                     ", and all that the daemon had is there again")
+                      : "; it is there again, nothing is lost");
   return written;
 }
 

@@ -60,25 +60,32 @@ class Use {
 class Store::Database {
  public:
   Database(const std::string& path, OpenFile file)
-      : path_(path), alone_(file.alone), database_(std::move(file.database)) {
+      : path_(path),
+        place_(file.place),
+        named_(ReadName(path)),
+        alone_(file.alone),
+        database_(std::move(file.database)) {
     NoteOwnWrite();
   }
 
   const std::string& path() const { return path_; }
+  // Where what it has is to be written anew.
+  const std::string& place() const { return Renamed() ? path_ : place_; }
   SQLite::Database& open() { return *database_; }
   bool Moved() {
+    if (Renamed()) return true;
     int moved = 0;
     (void)sqlite3_file_control(database_->getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
     return moved != 0;
   }
   // What somebody else has done to the file where it stands, in words.
   std::optional<std::string> Changed() {
-    const std::optional<FileMark> now = ReadMark(*database_, path_);
+    const std::optional<FileMark> now = ReadMark(*database_, place_);
     if (!now) return std::nullopt;
     if (!mark_) mark_ = now;
     return ChangedBy(*mark_, *now, alone_);
   }
-  void NoteOwnWrite() { mark_ = ReadMark(*database_, path_); }
+  void NoteOwnWrite() { mark_ = ReadMark(*database_, place_); }
   bool alone() const { return alone_; }
   // A row that changes may be one that was lost.
   void NoteLostRows() { rows_lost_ = true; }
@@ -105,6 +112,8 @@ class Store::Database {
   std::optional<core::JobSpec> Spec(core::JobId id);
 
  private:
+  // SQLite follows a link, and so does not notice one that leads to the file that it has.
+  bool Renamed() const { return ReadName(path_) != named_; }
   absl::Status Add(const NewJob& job);
   absl::Status Change(const core::JobRecord& record);
   void Add(const EventRow& event);
@@ -122,6 +131,8 @@ class Store::Database {
   SQLite::Statement Prepare(const char* sql) { return SQLite::Statement(*database_, sql); }
 
   const std::string path_;
+  const std::string place_;  // where a link of that name leads
+  const std::optional<FileName> named_;
   const bool alone_;
   std::optional<FileMark> mark_;
   bool failed_ = false;  // the last commit
@@ -538,14 +549,15 @@ bool Store::InPlace() const { return !database_->Moved() && !database_->Changed(
 std::optional<std::string> Store::TakeNotice() { return std::exchange(notice_, std::nullopt); }
 
 absl::Status Store::PutBack() {
-  const std::string path = database_->path();
+  const std::string place = database_->place();
   const std::optional<std::string> changed =
       database_->Moved() ? std::nullopt : database_->Changed();
   const core::JobId highest = changed && known_elsewhere_ ? known_elsewhere_() : core::JobId{0};
   absl::StatusOr<WrittenAnew> written = Guarded(*database_, "write anew", [&] {
-    return WriteAnew(database_->open(), path, changed, highest);
+    return WriteAnew(database_->open(), place, changed, highest);
   });
   if (!written.ok()) return written.status();
+  const std::string path = database_->path();
   absl::StatusOr<std::unique_ptr<Store>> anew =
       Open(path, known_elsewhere_, database_->alone() ? Sharing::kAlone : Sharing::kShared);
   if (!anew.ok()) return anew.status();

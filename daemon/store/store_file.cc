@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -57,6 +60,36 @@ absl::Status Foreign(const std::string& path, uid_t owner) {
           "); chown it to the user whose jobs it holds, or set STAGELOAD_HOME to a folder of your "
           "own")),
       kStoreFailed);
+}
+
+// Where the file is that `path` names: SQLite looks for the write-ahead log beside what a link
+// leads to. A file that was moved from under a daemon and linked back has left its log beside the
+// link.
+absl::StatusOr<std::string> PlaceOf(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0 || !S_ISLNK(found.st_mode)) return path;
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  if (real == nullptr) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          path, " is a link that leads to no file: ", std::strerror(errno),
+                          "; bring that file back, or remove the link to start anew")),
+                      kStoreFailed);
+  }
+  const std::string place = real.get();
+  struct stat log {};
+  if (::stat((path + "-wal").c_str(), &log) != 0 || log.st_size == 0) return place;
+  // One that is older than the file was left by an earlier move, and has nothing for it.
+  if (::stat(place.c_str(), &found) == 0 && log.st_mtime >= found.st_mtime &&
+      SizeOf(place + "-wal") <= 0) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            path, " is a link, and its newest jobs are in ", path,
+            "-wal, which is not read from there: move the file back over the link (mv ", place, " ",
+            path, "); to have it elsewhere, stop the daemon before you move it")),
+        kStoreFailed);
+  }
+  return place;
 }
 
 // SQLite would say no more than "unable to open database file", and would make the file with the
@@ -172,7 +205,7 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known
     }
     BeginLog(*database);
     if (!logged && version != 0 && suspicious) (void)Damage(*database);  // read into memory again
-    return OpenFile{std::move(database), alone};
+    return OpenFile{std::move(database), path, alone};
   } catch (const SQLite::Exception& exception) {
     if (IsDamage(exception)) return absl::DataLossError(exception.what());
     // Somebody looks into it: it is shared with them.
@@ -245,9 +278,13 @@ void Migrate(SQLite::Database& database, int version) {
   }
 }
 
-absl::StatusOr<OpenFile> OpenStoreFile(const std::string& path, const HighestId& known_elsewhere,
+absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId& known_elsewhere,
                                        Sharing sharing) {
   const bool alone = sharing == Sharing::kAlone;
+  if (absl::Status status = FinishSalvage(name); !status.ok()) return status;
+  const absl::StatusOr<std::string> place = PlaceOf(name);
+  if (!place.ok()) return place.status();
+  const std::string& path = *place;
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
   const bool emptied = SizeOf(path) == 0;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;

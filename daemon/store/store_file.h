@@ -20,11 +20,12 @@ namespace stageload::store {
 
 struct OpenFile {
   std::unique_ptr<SQLite::Database> database;
+  std::string place;  // where it is, if a link leads to it
   bool alone = false;
 };
 
 // As Store::Open().
-absl::StatusOr<OpenFile> OpenStoreFile(const std::string& path, const HighestId& known_elsewhere,
+absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId& known_elsewhere,
                                        Sharing sharing);
 
 // A file of ours is not as SQLite wrote it; another try will not help.

@@ -598,6 +598,18 @@ TEST_F(DoctorFiles, AFileWhereAFolderShouldBeAndTheOtherWayRoundIsInTheWay) {
   EXPECT_THAT(OfLogFolder(), Fails(paths_.logs + " is not a folder", "move it away"));
 }
 
+TEST_F(DoctorFiles, AStoreThatIsALinkIsWellOnceItLeadsToTheWholeOfIt) {
+  const std::string place = home_.path() + "/place.db";
+  std::filesystem::rename(paths_.store, place);
+  std::filesystem::create_symlink(place, paths_.store);
+  EXPECT_THAT(OfFiles(), Oks("lock, store, log"));
+  std::ofstream(paths_.store + "-wal") << "rows";
+  EXPECT_THAT(OfFiles(), Fails(paths_.store + " is a link, and what was written last",
+                               "mv " + place + " " + paths_.store));
+  std::filesystem::remove(place);
+  EXPECT_THAT(OfFiles(), Fails("is a link that leads to no file", "bring that file back"));
+}
+
 TEST(DoctorConfig, IsValidAbsentOrToldWithItsError) {
   EXPECT_THAT(CheckConfigFile("/c.toml", true, absl::OkStatus()), Oks("/c.toml is valid"));
   EXPECT_THAT(CheckConfigFile("/c.toml", false, absl::OkStatus()), Oks("the defaults hold"));

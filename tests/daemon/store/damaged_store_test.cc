@@ -260,6 +260,72 @@ TEST_F(DamagedStore, WhateverIsDoneToItsFilesWhileItIsOpenNothingIsLostAndItIsTo
   EXPECT_THAT(SetAside("replaced"), SizeIs(2 * Changes().size()));
 }
 
+TEST_F(DamagedStore, OneThatIsMovedAndLinkedBackWhileItIsOpenIsWrittenAnewInPlaceOfTheLink) {
+  const std::string moved = folder_ + "/moved.db";
+  {
+    const auto store = Open(0, Sharing::kAlone);
+    ASSERT_TRUE(store->Commit({{{Job(1), SpecOf(1)}}, {}, {}}).ok());
+    std::filesystem::rename(path_, moved);
+    std::filesystem::create_symlink(moved, path_);
+    EXPECT_FALSE(store->InPlace());
+    ASSERT_TRUE(store->Commit({{{Job(2), SpecOf(2)}}, {}, {}}).ok());
+    EXPECT_TRUE(store->InPlace());
+    EXPECT_THAT(store->TakeNotice().value_or(""),
+                HasSubstr("was moved and a link put in its place while the daemon ran: that link"));
+    // As a crash leaves it.
+    std::filesystem::copy_file(path_, folder_ + "/copy");
+    std::filesystem::copy_file(path_ + "-wal", folder_ + "/copy-wal");
+  }
+  EXPECT_FALSE(std::filesystem::is_symlink(path_));
+  path_ = folder_ + "/copy";
+  EXPECT_EQ(ExpectRowsAsTheyWere(*Open()), 2U);
+}
+
+TEST_F(DamagedStore, OneThatALinkLeadsToIsUsedWhereItIs) {
+  Make(3);
+  const std::string place = folder_ + "/place.db";
+  std::filesystem::rename(path_, place);
+  std::filesystem::create_symlink(place, path_);
+  {
+    const auto store = Open(0, Sharing::kAlone);
+    EXPECT_TRUE(store->InPlace());
+    ASSERT_TRUE(store->Commit({{{Job(4), SpecOf(4)}}, {}, {}}).ok());
+    Overwrite(place, "");
+    EXPECT_FALSE(store->InPlace());
+    ASSERT_TRUE(store->Commit({{{Job(5), SpecOf(5)}}, {}, {}}).ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(path_));
+    // The link goes, and what it led to is no longer the store.
+    std::filesystem::remove(path_);
+    EXPECT_FALSE(store->InPlace());
+    ASSERT_TRUE(store->Commit({{{Job(6), SpecOf(6)}}, {}, {}}).ok());
+    EXPECT_TRUE(store->InPlace());
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(path_));
+  EXPECT_EQ(ExpectRowsAsTheyWere(*Open()), 6U);
+}
+
+TEST_F(DamagedStore, ALinkWhoseNewestJobsLieBesideItIsRefusedWithHowToLoseNothing) {
+  const std::string moved = folder_ + "/moved.db";
+  {
+    const auto store = Open(0, Sharing::kAlone);
+    ASSERT_TRUE(store->Commit({{{Job(1), SpecOf(1)}}, {}, {}}).ok());
+    // As a crash leaves it, moved and linked back before that.
+    std::filesystem::copy_file(path_, moved);
+    std::filesystem::copy_file(path_ + "-wal", folder_ + "/link.db-wal");
+  }
+  path_ = folder_ + "/link.db";
+  std::filesystem::create_symlink(moved, path_);
+  const absl::Status status = Store::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("mv ", moved, " ", path_)));
+  std::filesystem::rename(moved, path_);
+  EXPECT_EQ(ExpectRowsAsTheyWere(*Open()), 1U);
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink(moved, path_);
+  EXPECT_THAT(std::string(Store::Open(path_).status().message()),
+              HasSubstr("is a link that leads to no file"));
+}
+
 TEST_F(DamagedStore, AnOlderCopyThatIsWrittenOverAnOpenOneIsKeptAsideAndLosesNothing) {
   Make(40);
   const std::string backup = Contents(path_);
