@@ -344,7 +344,7 @@ bool CanEverFit(const Demand& demand, const Config& config, const HostSample& ho
 }
 
 absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
-                             const char* memory_field) {
+                             const char* memory_field, Bytes besides) {
   if (CanEverFit(demand, config, host)) return absl::OkStatus();
   if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
     return NeverFits(
@@ -353,16 +353,19 @@ absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const H
                      " never fits under a swap limit of ", FormatBytes(*demand.swap_limit),
                      "; raise the limit or lower the budget"));
   }
+  std::string what = FormatBytes(*demand.memory - besides);
+  if (besides > Bytes(0)) {
+    absl::StrAppend(&what, " besides ", FormatBytes(besides), " that is declared already");
+  }
   if (config.memory_pool && *demand.memory > *config.memory_pool) {
     return NeverFits(memory_field,
-                     absl::StrCat(FormatBytes(*demand.memory), " never fits into the pool of ",
+                     absl::StrCat(what, " never fits into the pool of ",
                                   FormatBytes(*config.memory_pool), " (memory_pool)"));
   }
   const Bytes reserve = ReserveOf(config, *host.total);
   return NeverFits(memory_field,
-                   absl::StrCat(FormatBytes(*demand.memory), " never fits: the machine has ",
-                                FormatBytes(*host.total), ", of which ", FormatBytes(reserve),
-                                " is kept free (reserve)"));
+                   absl::StrCat(what, " never fits: the machine has ", FormatBytes(*host.total),
+                                ", of which ", FormatBytes(reserve), " is kept free (reserve)"));
 }
 
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host) {
