@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "base/child_exits.h"
 #include "base/file_limit.h"
 #include "base/file_size_limit.h"
 #include "base/library_log.h"
@@ -441,6 +442,7 @@ int Do(const Options& options) {
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
+  stageload::HearOfChildren();
   stageload::SilenceLibraryLog();
   auto asked = stageload::ReadOptions({argv + (argc > 0 ? 1 : 0), argv + argc});
   if (const auto* answer = std::get_if<stageload::Answer>(&asked)) {

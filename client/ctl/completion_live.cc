@@ -126,6 +126,7 @@ LiveValues ValuesOfDaemon(ConnectOptions connect) {
   connect.autostart = false;
   connect.answer_within = kCompleteWithin;
   connect.on_answer = nullptr;
+  connect.on_silence = nullptr;
   return {[=](const std::string& name) { return JobsOf(connect, ScopeOf(name)); },
           [=] { return GroupsOf(connect); }, [=] { return ProfilesOf(connect); }};
 }

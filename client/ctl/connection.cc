@@ -1,9 +1,10 @@
-// Says when this program and the daemon are not of one age.
+// Says when this program and the daemon are not of one age, and when the daemon says nothing.
 #include "client/ctl/connection.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "client/ctl/errors.h"
 
@@ -21,6 +22,11 @@ void TellSkew(const v1::GetVersionResponse& daemon) {
     return;
   }
   Note(absl::StrCat(ours, " is older than ", theirs, "; install the newer stageloadctl"));
+}
+
+void TellSilence(absl::Duration within) {
+  Note(absl::StrCat("the daemon does not answer; waiting for it, ", FormatSpan(within),
+                    " at most (`stageloadctl doctor` says more)"));
 }
 
 }  // namespace stageload::ctl

@@ -23,6 +23,8 @@ using client::WentAway;
 
 // One line on stderr when this program and the daemon are not of one age.
 void TellSkew(const v1::GetVersionResponse& daemon);
+// One on stderr that the daemon is waited for.
+void TellSilence(absl::Duration within);
 
 }  // namespace stageload::ctl
 

@@ -144,7 +144,8 @@ void Examination::LookAtDaemon() {
       ReadService(platform_, invocation_.connect, programs_.daemon.ok() ? *programs_.daemon : "");
   ConnectOptions connect = invocation_.connect;
   connect.autostart = false;
-  connect.on_answer = nullptr;  // the skew is a line here
+  connect.on_answer = nullptr;  // the skew is a line here, and so is the silence
+  connect.on_silence = nullptr;
   connect.answer_within = kDoctorWaits;
   absl::StatusOr<Connection> connection = Connect(connect);
   DaemonFacts facts = ReadDaemon(paths_, connection);

@@ -1,6 +1,8 @@
 // What is said of a job in each of its states; explanation_waiting.cc has those that wait.
 #include "client/ctl/explanation.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "client/ctl/explanation_waiting.h"
@@ -74,9 +76,9 @@ void OfferAgain(const v1::Job& job, const std::string& effect, Explanation& expl
 // ---- Why it was stopped ----
 
 std::string DeclaresAgain(const v1::Job& job) {
-  const std::int64_t peak = job.has_true_peak_bytes() ? job.true_peak_bytes() : 0;
-  return peak > 0 ? absl::StrCat("queues it again, declaring at least its true peak of ",
-                                 Size(peak), " and a tenth more")
+  const std::int64_t peak = std::max(job.true_peak_bytes(), job.peak_footprint_bytes());
+  return peak > 0 ? absl::StrCat("queues it again, declaring at least the ", Size(peak),
+                                 " that it needed and a tenth more")
                   : "queues it again, declaring at least what it needed and a tenth more";
 }
 

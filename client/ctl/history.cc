@@ -100,7 +100,7 @@ std::string Text(const EventPage& page, bool json) {
   return lines;
 }
 
-// Where a search for some kinds has found nothing: whether each of them is a kind at all.
+// Whether each is a kind at all: one that is not known here may be known to a newer daemon.
 absl::Status CheckKinds(const Connection& connection, const v1::ListHistoryRequest& request) {
   for (const std::string& kind : request.kinds()) {
     const auto& known = EventKinds();
@@ -129,9 +129,7 @@ int History(const Invocation& invocation, const CLI::App& command, const Options
   const absl::StatusOr<EventPage> page =
       NewestEvents(*connection, *request, static_cast<std::size_t>(*count));
   if (!page.ok()) return Fail(page.status());
-  if (page->events.empty()) {
-    if (const auto status = CheckKinds(*connection, *request); !status.ok()) return Fail(status);
-  }
+  if (const auto status = CheckKinds(*connection, *request); !status.ok()) return Fail(status);
   if (!Out(Text(*page, options.json))) return kExitOther;
   if (page->more && !options.count) {
     Note(absl::StrCat("older events are left out; -n ", *count * 10, " shows more of them"));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/child_exits.h"
 #include "base/file_limit.h"
 #include "base/file_size_limit.h"
 #include "base/library_log.h"
@@ -79,6 +80,7 @@ int Run(int argc, char** argv) {
     return UsageError(invocation, named, WhatIsWrong(named, error, ExampleOf(named, invocation)));
   }
   invocation.connect.on_answer = TellSkew;
+  invocation.connect.on_silence = TellSilence;
   invocation.connect.autostart = !no_autostart && !client::AutostartForbidden();
   if (absl::Status status = NeedFiles(invocation.program, kNeededFiles); !status.ok()) {
     return Fail(status);
@@ -91,6 +93,7 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   stageload::OpenStandardStreams();
+  stageload::HearOfChildren();
   stageload::TakeFileTooLargeAsError();
   stageload::SilenceLibraryLog();
   try {

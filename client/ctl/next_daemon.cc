@@ -16,6 +16,7 @@ constexpr int kStarts = 3;
 
 NextDaemon::NextDaemon(ConnectOptions options, std::function<void(Connection)> on_found)
     : options_(std::move(options)), on_found_(std::move(on_found)) {
+  options_.on_silence = nullptr;  // who has work to do is not held up
   thread_ = std::thread([this] { Look(); });
 }
 

@@ -94,12 +94,15 @@ std::size_t TerminalWidth(int fd) {
   return size.ws_col;
 }
 
+bool IsDumbTerminal() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && (*term == '\0' || std::string_view(term) == "dumb");
+}
+
 bool UseColour(int fd) {
   const char* no_color = std::getenv("NO_COLOR");
   if (no_color != nullptr && *no_color != '\0') return false;
-  const char* term = std::getenv("TERM");
-  if (term != nullptr && std::string_view(term) == "dumb") return false;
-  return isatty(fd) != 0;
+  return !IsDumbTerminal() && isatty(fd) != 0;
 }
 
 Table::Widths Table::NaturalWidths() const {

@@ -25,7 +25,9 @@ namespace stageload::ctl {
 
 // Columns of the terminal behind `fd`; 0 when it is not a terminal.
 std::size_t TerminalWidth(int fd);
-// A terminal, NO_COLOR unset or empty (https://no-color.org), and not TERM=dumb.
+// TERM is "dumb" or empty: it knows no escape sequences.
+bool IsDumbTerminal();
+// A terminal, not a dumb one, and NO_COLOR unset or empty (https://no-color.org).
 bool UseColour(int fd);
 
 enum class Colour { kNone, kGreen, kYellow, kRed, kBold };

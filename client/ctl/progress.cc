@@ -22,7 +22,7 @@ std::string Gist(const std::string& line) {
 
 }  // namespace
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0 && !IsDumbTerminal()) {}
 
 void Progress::Waiting(const v1::Job& job) {
   std::string gist;

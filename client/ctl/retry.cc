@@ -28,7 +28,7 @@ namespace {
 constexpr char kNotes[] =
     "One that was to start after another of them does so again. After OUT_OF_MEMORY a job "
     "declares\n"
-    "at least its true peak and a tenth more. What a guard has run is guarded again instead.";
+    "at least what it needed and a tenth more. What a guard has run is guarded again instead.";
 
 struct Options {
   std::vector<std::string> ids;

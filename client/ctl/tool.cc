@@ -69,7 +69,10 @@ absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string>
 int AwaitExit(pid_t pid, absl::Duration timeout) {
   const absl::Time begin = absl::Now();
   int status = 0;
-  while (waitpid(pid, &status, WNOHANG) != pid) {
+  for (;;) {
+    const pid_t ended = waitpid(pid, &status, WNOHANG);
+    if (ended == pid) break;
+    if (ended < 0 && errno == ECHILD) return -1;  // its pid may be another's by now
     if (absl::Now() - begin > timeout) {
       kill(pid, SIGKILL);
       (void)waitpid(pid, &status, 0);

@@ -81,9 +81,10 @@ absl::StatusOr<UniqueFd> DialOrStart(const Paths& paths, bool autostart) {
 }
 
 absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Channel>& channel,
-                                                  const ConnectOptions& options) {
+                                                  const ConnectOptions& options,
+                                                  absl::Duration within) {
   grpc::ClientContext context;
-  SetTimeout(context, options.answer_within);
+  SetTimeout(context, within);
   std::optional<Interrupt::Call> call;
   if (options.interrupt != nullptr) call.emplace(*options.interrupt, context);
   v1::GetVersionResponse response;
@@ -98,6 +99,18 @@ absl::StatusOr<v1::GetVersionResponse> AskVersion(const std::shared_ptr<grpc::Ch
   }
   if (!status.ok()) return FromGrpc(status);
   return response;
+}
+
+// Asks once more where the first answer is late and somebody wants to know that: no thread for it.
+absl::StatusOr<v1::GetVersionResponse> AwaitVersion(const std::shared_ptr<grpc::Channel>& channel,
+                                                    const ConnectOptions& options) {
+  if (!options.on_silence || options.answer_within <= kLateWithin) {
+    return AskVersion(channel, options, options.answer_within);
+  }
+  absl::StatusOr<v1::GetVersionResponse> version = AskVersion(channel, options, kLateWithin);
+  if (!absl::IsDeadlineExceeded(version.status())) return version;
+  options.on_silence(options.answer_within);
+  return AskVersion(channel, options, options.answer_within - kLateWithin);
 }
 
 // " (pid 412, nc)": of who has called listen(2), as far as the kernel tells.
@@ -201,7 +214,7 @@ absl::StatusOr<Connection> Connect(const ConnectOptions& options) {
     connection.channel = ChannelOver(*std::move(fd));
     connection.socket = paths->socket;
     connection.options = options;
-    absl::StatusOr<v1::GetVersionResponse> version = AskVersion(connection.channel, options);
+    absl::StatusOr<v1::GetVersionResponse> version = AwaitVersion(connection.channel, options);
     if (version.ok()) {
       if (options.on_answer) options.on_answer(*version);
       connection.version = *std::move(version);

@@ -42,6 +42,9 @@ struct ConnectOptions {
   // Told of each daemon that answers, as for saying that it is of another age.
   std::function<void(const v1::GetVersionResponse&)> on_answer;
   absl::Duration answer_within = kAnswerWithin;
+  // Told when a daemon is there that has said nothing for kLateWithin, and is waited for; until
+  // when in all.
+  std::function<void(absl::Duration)> on_silence;
   Interrupt* interrupt = nullptr;  // cuts the wait for that answer short
 };
 

@@ -357,7 +357,7 @@ bool CanEverFit(const Demand& demand, const Config& config, const HostSample& ho
 }
 
 absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
-                             const char* memory_field) {
+                             const char* memory_field, Bytes besides) {
   if (CanEverFit(demand, config, host)) return absl::OkStatus();
   if (demand.swap_limit && demand.swap_budget > *demand.swap_limit) {
     const SizeTexts sizes = FormatDiffering(demand.swap_budget, *demand.swap_limit);
@@ -366,14 +366,20 @@ absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const H
         absl::StrCat("a swap budget of ", sizes.first, " never fits under a swap limit of ",
                      sizes.second, "; raise the limit or lower the budget"));
   }
+  // In the words for all of it, where that is what is asked for.
+  const auto what = [&](const std::string& all) {
+    return besides > Bytes(0) ? absl::StrCat(FormatBytes(*demand.memory - besides), " besides ",
+                                             FormatBytes(besides), " that is declared already")
+                              : all;
+  };
   if (config.memory_pool && *demand.memory > *config.memory_pool) {
     const SizeTexts sizes = FormatDiffering(*demand.memory, *config.memory_pool);
-    return NeverFits(memory_field, absl::StrCat(sizes.first, " never fits into the pool of ",
+    return NeverFits(memory_field, absl::StrCat(what(sizes.first), " never fits into the pool of ",
                                                 sizes.second, " (memory_pool)"));
   }
   const SizeTexts more =
       MoreThanTheMachine(*demand.memory, *host.total, ReserveOf(config, *host.total));
-  return NeverFits(memory_field, absl::StrCat(more.first, " never fits: ", more.second));
+  return NeverFits(memory_field, absl::StrCat(what(more.first), " never fits: ", more.second));
 }
 
 std::optional<Bytes> MostThatFits(const Config& config, const HostSample& host) {

@@ -90,9 +90,11 @@ bool MayStart(const Demand& demand, const Config& config, const Room& room, absl
 bool IsUnsettled(const Room& room, absl::Duration now);
 
 // InvalidArgument (NEVER_FITS), with the arithmetic, for a request that no amount of waiting helps.
-// `memory_field` is the request's that has Demand::memory.
+// `memory_field` is the request's that has Demand::memory, of which `besides` is declared already
+// by who asks or what it is inside.
+inline constexpr char kPolicyMemory[] = "policy.memory_bytes";
 absl::Status CheckCanEverFit(const Demand& demand, const Config& config, const HostSample& host,
-                             const char* memory_field = "policy.memory_bytes");
+                             const char* memory_field = kPolicyMemory, Bytes besides = Bytes(0));
 // The same question without the words.
 bool CanEverFit(const Demand& demand, const Config& config, const HostSample& host);
 // The most that could ever be declared here; absent while the machine's size is unknown.

@@ -112,6 +112,11 @@ absl::Status Scheduler::CheckSubmit(const Submit& event) const {
   if (absl::Status status = CheckCanEverFit(DemandOf(event.policy), config_, host_); !status.ok()) {
     return status;
   }
+  const auto around = event.inside ? clients_.find(*event.inside) : clients_.end();
+  if (around != clients_.end() && event.policy.memory) {
+    absl::Status status = CheckFitsWithin(around->second, *event.policy.memory, kPolicyMemory);
+    if (!status.ok()) return status;
+  }
   for (const JobId parent : event.after) {
     if (Find(parent) != nullptr || EndOf(event.ended_parents, parent)) continue;
     return WithReason(
@@ -173,6 +178,7 @@ void Scheduler::On(const Instant& now, const Submit& event, Effects& effects) {
     if (clients_.at(*outer).record.group == record.group) record.group.clear();
   }
   if (event.kind == JobKind::kSession) MarkStarted(now, record);
+  DropCompleted(record, event.ended_parents);
   effects.emplace_back(Save{record, true});
   effects.emplace_back(Accepted{event.token, record.id});
   Tell(effects,
@@ -191,6 +197,13 @@ void Scheduler::Nest(JobId id, std::optional<JobId> inside) {
   }
 }
 
+// Of the jobs that it was to start after; whether there were any.
+bool Scheduler::DropCompleted(JobRecord& record, const std::vector<EndedParent>& ended) const {
+  return std::erase_if(record.after, [&](JobId parent) {
+           return Find(parent) == nullptr && EndOf(ended, parent) == JobState::kCompleted;
+         }) > 0;
+}
+
 // Puts it into the queue, or ends it when a job that it was to start after has failed.
 void Scheduler::AddPending(const Instant& now, JobRecord record,
                            std::optional<absl::Duration> give_up,
@@ -205,9 +218,8 @@ void Scheduler::AddPending(const Instant& now, JobRecord record,
       never = NeverText(parent, state);
     }
   }
-  std::erase_if(record.after, [&](JobId parent) {
-    return request.parents.count(parent) == 0 && EndOf(ended, parent) == JobState::kCompleted;
-  });
+  // Not to be asked for again: history may forget it.
+  if (DropCompleted(record, ended)) effects.emplace_back(Save{record});
   const JobId id = record.id;
   request.record = std::move(record);
   queue_.Add(now, std::move(request));

@@ -185,6 +185,7 @@ class Scheduler {
   // Entering (scheduler.cc).
   absl::Status CheckSubmit(const Submit& event) const;
   absl::Status CheckPlace(JobKind kind) const;
+  bool DropCompleted(JobRecord& record, const std::vector<EndedParent>& ended) const;
   void AddPending(const Instant& now, JobRecord record, std::optional<absl::Duration> give_up,
                   const std::vector<EndedParent>& ended, Effects& effects);
   void MarkStarted(const Instant& now, JobRecord& record) const;
@@ -231,6 +232,8 @@ class Scheduler {
   std::optional<Bytes> DeclaredWith(const Client& client, Bytes within) const;
   std::optional<Bytes> DeclaredWithAll(const Client& client, Bytes more) const;
   Bytes MoreThanDeclared(const Client& client, Bytes more) const;
+  std::optional<Bytes> LeastDeclaredWith(const Client& client, Bytes more) const;
+  absl::Status CheckFitsWithin(const Client& client, Bytes more, const char* memory_field) const;
   Bytes FootprintInside(JobId id) const;
   Bytes UnspentSwap(const Client& client) const;
   Reservation ReservationOf(const Client& client) const;

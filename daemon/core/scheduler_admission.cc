@@ -15,6 +15,7 @@ namespace {
 // How far above its kill_free the level must be before a lease is forced.
 constexpr double kForceMargin = 5;
 constexpr char kWhatIsInside[] = "what is inside it";
+constexpr char kLeaseMemory[] = "memory_bytes";  // of an AcquireRequest
 
 std::string JoinTexts(const std::vector<Blocker>& blockers) {
   return absl::StrJoin(blockers, "; ", [](std::string* out, const Blocker& blocker) {
@@ -143,6 +144,23 @@ Bytes Scheduler::MoreThanDeclared(const Client& client, Bytes more) const {
                       DeclaredWithAll(client, Bytes(0)).value_or(Bytes(0));
   const std::optional<JobId> around = nesting_.Around(client.record.id);
   return around && added > Bytes(0) ? MoreThanDeclared(clients_.at(*around), added) : added;
+}
+
+// What is declared in all once it has `more` and nothing else within it; absent where that is
+// within its own declaration, or that of a client around it.
+std::optional<Bytes> Scheduler::LeastDeclaredWith(const Client& client, Bytes more) const {
+  const Bytes all = DeclaredWith(client, more).value_or(Bytes(0));
+  if (all <= client.record.policy.memory.value_or(Bytes(0))) return std::nullopt;
+  const std::optional<JobId> around = nesting_.Around(client.record.id);
+  return around ? LeastDeclaredWith(clients_.at(*around), all) : all;
+}
+
+absl::Status Scheduler::CheckFitsWithin(const Client& client, Bytes more,
+                                        const char* memory_field) const {
+  Demand demand;
+  demand.memory = LeastDeclaredWith(client, more);
+  if (!demand.memory) return absl::OkStatus();
+  return CheckCanEverFit(demand, config_, host_, memory_field, *demand.memory - more);
 }
 
 Demand Scheduler::DemandOfLease(const Lease& lease) const {
@@ -333,7 +351,7 @@ void Scheduler::On(const Instant& now, const Acquire& event, Effects& effects) {
   lease.stage = event.stage;
   lease.memory = event.memory;
   if (!event.loaded) {
-    absl::Status fits = CheckCanEverFit(DemandOfLease(lease), config_, host_, "memory_bytes");
+    absl::Status fits = CheckFitsWithin(found->second, event.memory, kLeaseMemory);
     if (!fits.ok()) return refuse(std::move(fits));
   }
   next_lease_ = LeaseId{Value(next_lease_) + 1};
@@ -452,8 +470,8 @@ void Scheduler::DenyWanted(Client& client, Effects& effects) {
 // Its program would wait for ever; it hears what it would if it asked now.
 void Scheduler::DenyWhatNeverFits(Effects& effects) {
   for (const LeaseId id : WaitingLeases()) {
-    absl::Status fits =
-        CheckCanEverFit(DemandOfLease(leases_.at(id)), config_, host_, "memory_bytes");
+    const Lease& lease = leases_.at(id);
+    absl::Status fits = CheckFitsWithin(clients_.at(lease.client), lease.memory, kLeaseMemory);
     if (!fits.ok()) DenyLease(id, std::move(fits), {}, effects);
   }
 }

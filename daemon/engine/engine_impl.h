@@ -95,6 +95,8 @@ class Engine::Impl {
   void Unwatch(WatchToken token) { watchers_.Remove(token); }
   void ProcessExited(const core::ProcessIdentity& identity);
   void Register(WatchToken token, RegisterRequest request, OnSession on_event);
+  void Enroll(WatchToken token, RegisterRequest request);
+  bool IsBeingRegistered(std::int32_t pid) const;
   void Unregister(WatchToken token);
   void Acquire(WatchToken token, AcquireRequest request, OnLease on_lease);
   void Abandon(WatchToken token);
@@ -129,6 +131,7 @@ class Engine::Impl {
   // A registration.
   struct Session {
     std::optional<JobId> client;  // once it is on disk
+    bool being_saved = false;     // a client of its own, which is not on disk yet
     core::ProcessIdentity root;
     bool joined = false;
     Caller caller;
@@ -289,6 +292,8 @@ class Engine::Impl {
   Watchers watchers_;
   std::map<WatchToken, OnChanges> watch_all_;
   std::map<WatchToken, Session> sessions_;
+  // Until the process around theirs is a client or is none.
+  std::vector<std::pair<WatchToken, RegisterRequest>> waiting_registrations_;
   std::map<WatchToken, Acquisition> acquisitions_;
   std::map<std::uint64_t, WatchToken> acquiring_;  // by the core's token
   std::map<JobId, Said> said_;

@@ -60,9 +60,18 @@ void Engine::Impl::Register(WatchToken token, RegisterRequest request, OnSession
   Returned(session.root);
   session.caller = request.caller;
   session.on_event = std::move(on_event);
-  if (const auto client = ClientAround(request.pid)) return Join(token, *client);
+  Enroll(token, std::move(request));
+}
 
-  const absl::StatusOr<std::string> line = parts_.host->CommandLine(process->identity);
+void Engine::Impl::Enroll(WatchToken token, RegisterRequest request) {
+  if (const auto client = ClientAround(request.pid)) return Join(token, *client);
+  if (IsBeingRegistered(request.pid)) {
+    waiting_registrations_.emplace_back(token, std::move(request));
+    return;
+  }
+  Session& session = sessions_.at(token);
+  session.being_saved = true;
+  const absl::StatusOr<std::string> line = parts_.host->CommandLine(session.root);
   core::Submit event;
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kSession;
@@ -70,10 +79,27 @@ void Engine::Impl::Register(WatchToken token, RegisterRequest request, OnSession
   event.name = request.name.empty() ? NameOf(event.command, request.pid) : std::move(request.name);
   event.policy = request.policy;
   event.may_signal = request.enforce;
-  event.root = process->identity;
+  event.root = session.root;
   event.boot_id = parts_.host->BootId();
-  Enqueue(event, std::nullopt,
-          [this, token](const absl::StatusOr<JobView>& job) { Accept(token, job); });
+  Enqueue(event, std::nullopt, [this, token](const absl::StatusOr<JobView>& job) {
+    Accept(token, job);
+    // Those that the process or a child of it asked for meanwhile.
+    for (auto& [waiting, wanted] : std::exchange(waiting_registrations_, {})) {
+      if (sessions_.count(waiting) > 0) Enroll(waiting, std::move(wanted));
+    }
+  });
+}
+
+// Whether a process around it is about to become a client, which this one then is, too.
+bool Engine::Impl::IsBeingRegistered(std::int32_t pid) const {
+  const bool any = std::any_of(sessions_.begin(), sessions_.end(),
+                               [](const auto& entry) { return entry.second.being_saved; });
+  if (!any) return false;
+  const std::vector<core::ProcessIdentity> line = WithAncestors(pid);
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.being_saved &&
+           std::find(line.begin(), line.end(), entry.second.root) != line.end();
+  });
 }
 
 // Its row is on disk, or it was refused.
@@ -87,6 +113,7 @@ void Engine::Impl::Accept(WatchToken token, const absl::StatusOr<JobView>& job) 
   }
   const JobId id = job->record.id;
   if (session == sessions_.end()) return Feed(core::ClientGone{id});  // its caller has gone
+  session->second.being_saved = false;
   session->second.client = id;
   Attach(id, session->second.root, ProcessTree::Root::kMember);
   SampleSoon();

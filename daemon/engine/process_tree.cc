@@ -89,7 +89,10 @@ void ProcessTree::Add(core::JobId id, const core::ProcessIdentity& root, Root ki
 }
 
 void ProcessTree::AddMembers(core::JobId id, const std::vector<core::ProcessIdentity>& processes) {
-  for (const core::ProcessIdentity& process : processes) members_.emplace(process, id);
+  for (const core::ProcessIdentity& process : processes) {
+    // A daemon that one of its programs has started is left behind by it, too.
+    if (process.pid != own_) members_.emplace(process, id);
+  }
 }
 
 void ProcessTree::Remove(core::JobId id) {

@@ -94,6 +94,18 @@ TEST_F(Daemon, SigtermEndsItWithinTwoSecondsAndWaitingCallersHearOfIt) {
       << "the job did not run on";
 }
 
+TEST_F(Daemon, WhoWaitsForOneThatDoesNotAnswerIsTold) {
+  StartDaemon();
+  daemon().Signal(SIGSTOP);
+  ChildProcess queue = StartCtl({"queue"});
+  EXPECT_TRUE(Eventually([&] { return !queue.Err().empty(); }));
+  EXPECT_THAT(queue.Err(), HasSubstr("does not answer; waiting for it, 15s at most"));
+  daemon().Signal(SIGCONT);
+  const Result result = queue.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("STATE"));
+}
+
 TEST_F(Daemon, AfterACrashTheNextOneTakesOverSocketAndLock) {
   StartDaemon();
   const std::int64_t before = Submit({"--wait-free", "100", "--", "true"});

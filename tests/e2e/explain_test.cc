@@ -156,6 +156,8 @@ TEST_F(Refusals, AKindOfEventThatThereIsNotIsNamedWithThoseThatThereAre) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("--kind: no event is of a kind \"stoping\"; did you mean "
                                           "stopping?"),
                                 HasSubstr("there are admitted, held")));
+  // Also beside one that has come.
+  EXPECT_EQ(Ctl({"history", "--kind", "ended,stoping"}).exit_code, 2);
   // None of that kind has come, which is no mistake.
   const Result none = Ctl({"history", "--kind", "warned"});
   EXPECT_EQ(none.exit_code, 0) << none.err;

@@ -233,6 +233,16 @@ TEST_F(GuardTerminal, AWindowThatIsClosedEndsTheCommand) {
 
 // ---- While it waits ----
 
+TEST_F(GuardTerminal, ADumbTerminalGetsLinesAndNoEscapes) {
+  StartDaemon();
+  AtTerminal guard({kCtlProgram, "guard", "--wait-free", "100", "--", "true"},
+                   Environment({"TERM=dumb"}));
+  ASSERT_TRUE(guard.Shows("LEVEL")) << guard.shown();
+  guard.HangUp();
+  guard.Wait();
+  EXPECT_FALSE(absl::StrContains(guard.shown(), "\033")) << guard.shown();
+}
+
 TEST_F(GuardTerminal, WhatItWaitsForIsOneLineKeptUpToDateThatFitsTheWindow) {
   StartDaemon();
   AtTerminal guard({kCtlProgram, "guard", "--wait-free", "100", "--", "true"}, Environment());

@@ -60,6 +60,18 @@ TEST_F(Guard, AZombieThatNobodyWaitsForDoesNotKeepItFromItsEnd) {
   EXPECT_LE(absl::Now() - signalled, absl::Seconds(4)) << "the grace time is 5 s";
 }
 
+TEST_F(Guard, HearsHowTheCommandEndsAlsoWhereItsParentIgnoresThat) {
+  CtlOptions shell;
+  shell.program = "/bin/sh";
+  const Result result =
+      Ctl({"-c",
+           absl::StrCat("trap '' CHLD; exec ", kCtlProgram,
+                        " guard --wait-free 0 --memory 1M -- sh -c 'exit 3'")},
+          shell);
+  EXPECT_EQ(result.exit_code, 3) << result;
+  EXPECT_EQ(Show(1)["state"], "FAILED");
+}
+
 TEST_F(Guard, WithoutRoomBeforeTheStartTimeoutItExitsWith4AndSaysTheLevelRead) {
   StartDaemon();
   const Result result =

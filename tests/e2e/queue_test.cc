@@ -288,6 +288,19 @@ TEST_F(Queue, PendingJobsOutliveAKilledDaemonAndRunOnceUnderTheNext) {
   EXPECT_GT(Submit({"--wait-free", "0", "--", "true"}), waiting);
 }
 
+TEST_F(Queue, AJobWhoseParentHasCompletedOutlivesARestartWhenTheParentIsForgotten) {
+  StartDaemon();
+  const std::int64_t parent = Submit({"--wait-free", "0", "--", "true"});
+  ASSERT_EQ(Ctl({"wait", Id(parent)}).exit_code, 0);
+  const std::int64_t child = Submit({"--hold", "--after", Id(parent), "--", "true"});
+  ASSERT_EQ(Ctl({"clear"}).exit_code, 0);
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    KillDaemon();
+    StartDaemon();
+    EXPECT_EQ(StateOf(child), "PENDING");
+  }
+}
+
 TEST_F(Queue, AnEndedJobLeavesNoProcessBehind) {
   StartDaemon();
   EXPECT_EQ(Ctl({"run", "--wait-free", "0", "--", "true"}).exit_code, 0);

@@ -2,8 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stageload/session.h>
 
+#include <array>
+#include <barrier>
+#include <optional>
+#include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -151,6 +158,35 @@ TEST_F(SessionsTest, ASessionThatIsCancelledIsAskedToStopAndKnownByItsId) {
   EXPECT_TRUE(holder.Prints("stop: CANCELLED"));
   EndHolder("holder");
   EXPECT_EQ(holder.Wait().exit_code, 0) << "it was not to be signalled";
+}
+
+TEST_F(SessionsTest, ThoseThatAProcessMakesAtOnceAreOneClient) {
+  StartDaemon();
+  SessionOptions options;
+  options.socket = paths().socket;
+  options.autostart = false;
+  options.memory_bytes = 1024 * 1024;
+  for (int rounds = 0; rounds < 10; ++rounds) {
+    constexpr int kAtOnce = 4;
+    std::barrier together(kAtOnce);
+    std::array<std::optional<Session>, kAtOnce> sessions;
+    std::vector<std::jthread> threads;
+    for (std::optional<Session>& session : sessions) {
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        session.emplace(options);
+      });
+    }
+    threads.clear();
+    std::set<std::int64_t> clients;
+    int joined = 0;
+    for (const std::optional<Session>& session : sessions) {
+      clients.insert(session->client_id());
+      joined += session->joined() ? 1 : 0;
+    }
+    EXPECT_EQ(clients.size(), 1U);
+    EXPECT_EQ(joined, kAtOnce - 1);
+  }
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 //   stageload::Watch watch({}, [](const stageload::Frame& frame) { ... });
 //
 // Threading: one thread of the library makes all callbacks, one after another, and reads nothing
-// meanwhile: one that is too slow for the daemon's pace misses frames and is told how many
+// meanwhile: one that is too slow for the daemon's pace gets what the connection holds (64 KiB and
+// more, minutes of small frames; Frame::time tells), then misses frames and is told how many
 // (Frame::dropped). An exception that leaves a callback ends the process. Whoever destroys a Watch
 // waits for the callback that runs, so no callback may destroy it. fork: as with Session.
 #ifndef STAGELOAD_WATCH_H_

@@ -61,6 +61,33 @@ TEST_F(LeaseTest, ALeaseBeyondWhatItsJobDeclaredNeedsRoomForTheRest) {
   EXPECT_TRUE(scheduler_->leases().at(lease).forced);
 }
 
+TEST_F(LeaseTest, ALeaseThatNeverFitsWithWhatItsClientDeclaresIsRefused) {
+  config_.memory_pool = GiB(10);
+  Restart(config_);
+  Sample();
+  const int job = RunJob(GiB(6));
+  Effects asked = Acquiring(job, GiB(11));
+  ASSERT_THAT(All<Refused>(asked), SizeIs(1));
+  EXPECT_EQ(ReasonOf(All<Refused>(asked)[0].status), kNeverFits);
+  EXPECT_EQ(All<Refused>(asked)[0].status.message(),
+            "memory_bytes: 11 GiB never fits into the pool of 10 GiB (memory_pool)");
+  // What it holds may be given back first.
+  EXPECT_THAT(All<LeaseGranted>(Acquiring(job, GiB(8))), SizeIs(1));
+  EXPECT_THAT(All<LeaseQueued>(Acquiring(job, GiB(9))), SizeIs(1));
+
+  Policy besides;
+  besides.memory = GiB(6);
+  const int session = Register(besides);
+  EXPECT_THAT(All<LeaseQueued>(Acquiring(session, GiB(4))), SizeIs(1));
+  asked = Acquiring(session, GiB(5));
+  ASSERT_THAT(All<Refused>(asked), SizeIs(1));
+  EXPECT_EQ(ReasonOf(All<Refused>(asked)[0].status), kNeverFits);
+  EXPECT_EQ(
+      All<Refused>(asked)[0].status.message(),
+      "memory_bytes: 5 GiB besides 6 GiB that is declared already never fits into the pool of "
+      "10 GiB (memory_pool)");
+}
+
 TEST_F(LeaseTest, NothingIsForcedWhileAnotherProgramOfTheSameClientHoldsALeaseAndGoesOn) {
   const int job = RunJob(std::nullopt);
   Step(Acquire{++token_, JobId{job}, "a", GiB(10), std::nullopt, false, 1});

@@ -56,6 +56,26 @@ TEST_F(NestingTest, WithinWhatTheOuterDeclaredItStartsAtOnceAndReservesNothingMo
   EXPECT_EQ(scheduler_->Reserved(), reserved - GiB(8));
 }
 
+TEST_F(NestingTest, WhatNeverFitsBesidesWhatASessionAroundItDeclaredIsRefused) {
+  config_.memory_pool = GiB(14);
+  Restart(config_);
+  Sample();
+  Policy policy;
+  policy.memory = GiB(6);
+  const int session = Register(policy);
+  EXPECT_EQ(StateOf(Guarding(GiB(8), session)), JobState::kRunning);
+  Submit submit;
+  submit.token = ++token_;
+  submit.kind = JobKind::kGuard;
+  submit.policy.memory = GiB(9);
+  submit.inside = JobId{session};
+  const auto refused = All<Refused>(Step(submit));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].status.message(),
+            "policy.memory_bytes: 9 GiB besides 6 GiB that is declared already never fits into the "
+            "pool of 14 GiB (memory_pool)");
+}
+
 TEST_F(NestingTest, BeyondWhatTheOuterDeclaredItNeedsRoomForTheRest) {
   config_.memory_pool = GiB(14);
   Restart(config_);

@@ -468,6 +468,24 @@ TEST_F(Scenario, S24_ChildOfAJobThatHadFailedBeforeTheSubmitIsCancelledWithThatR
   EXPECT_EQ(All<core::Start>(Step(child)).size(), 1u);
 }
 
+TEST_F(Scenario, S24_AParentThatHasCompletedIsNotKeptAndMayBeForgotten) {
+  Sample();
+  Submit child;
+  child.after = {JobId{44}};
+  child.ended_parents = {{JobId{44}, JobState::kCompleted}};
+  child.held = true;
+  for (const Save& save : All<Save>(Step(child))) EXPECT_THAT(save.record.after, IsEmpty());
+
+  // It completed while there was no daemon.
+  JobRecord record;
+  record.id = JobId{50};
+  record.held = true;
+  record.after = {JobId{44}};
+  const auto saves = All<Save>(Step(Restored{record, {{JobId{44}, JobState::kCompleted}}}));
+  ASSERT_EQ(saves.size(), 1u);
+  EXPECT_THAT(saves[0].record.after, IsEmpty());
+}
+
 TEST_F(Scenario, S26_TimeSuspendedDoesNotCountAgainstTheTimeLimit) {
   Sample();
   Policy policy = Declares(GiB(1));

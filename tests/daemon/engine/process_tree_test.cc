@@ -44,6 +44,16 @@ TEST(ProcessTree, WhoHasTheDaemonAmongItsDescendantsHasNeitherItNorItsJobs) {
   EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(10, 13));
 }
 
+TEST(ProcessTree, ADaemonThatAProgramHasLeftBehindIsNobodysAndNorIsItsSession) {
+  ProcessTree tree(12);
+  tree.Add(kA, {10, 10}, ProcessTree::Root::kOrphan);
+  tree.AddMembers(kA, {{12, 12}, {14, 14}});
+  for (int looks = 0; looks < 2; ++looks) {
+    tree.Update({Proc(1, 0), Proc(12, 1, 12), Proc(13, 12, 12), Proc(14, 1, 14)});
+    EXPECT_THAT(Pids(tree.MembersOf(kA)), ElementsAre(14));
+  }
+}
+
 TEST(ProcessTree, ShimIsNotAMemberButItsSessionIs) {
   ProcessTree tree;
   tree.Add(kA, {10, 10}, ProcessTree::Root::kShim);
