@@ -222,6 +222,15 @@ class Fields {
 
 // ---- One line ----
 
+constexpr char kSecondEnd[] = "there is a second \"end\": are these several recordings?";
+
+// Each once.
+void Note(Trace& trace, const std::string& note) {
+  if (std::find(trace.notes.begin(), trace.notes.end(), note) == trace.notes.end()) {
+    trace.notes.push_back(note);
+  }
+}
+
 absl::Status AddStart(Fields& fields, Trace& trace) {
   if (trace.start) {
     return absl::InvalidArgumentError(
@@ -301,7 +310,7 @@ absl::Status AddLine(const std::string& line, Trace& trace) {
   if (type == "event") return AddEvent(fields, trace);
   if (type == "error") return AddError(fields, trace);
   if (type == "end") {
-    trace.ended = true;
+    if (std::exchange(trace.ended, true)) Note(trace, kSecondEnd);
   } else {
     trace.others.push_back(line);
   }
@@ -366,6 +375,21 @@ absl::Status AddLines(LineReader& lines, Trace& trace) {
 
 // ---- What is missing ----
 
+// Of samples in the file's order.
+void NoteOrder(Trace& trace) {
+  int times = 0;
+  double after = 0;
+  for (std::size_t i = 1; i < trace.samples.size(); ++i) {
+    if (trace.samples[i].t >= trace.samples[i - 1].t) continue;
+    if (times++ == 0) after = trace.samples[i - 1].t;
+  }
+  if (times == 0) return;
+  const std::string how_often = times == 1 ? "" : absl::StrCat(times, " times, first ");
+  trace.notes.push_back(absl::StrCat("the time goes back ", how_often,
+                                     "after t = ", Json(after).dump(),
+                                     ": lines out of order, or several recordings?"));
+}
+
 void NoteGaps(Trace& trace) {
   const double usual = LongestUsualGap(trace);
   int gaps = 0;
@@ -415,6 +439,7 @@ absl::StatusOr<Trace> ReadTrace(const std::string& path) {
   if (!status.ok()) return status;
   if (trace.samples.empty()) return Empty(trace, lines.number());
   if (!trace.ended) trace.notes.emplace_back("the trace ends without \"end\"");
+  NoteOrder(trace);
   SortByTime(trace.samples);
   SortByTime(trace.events);
   NoteGaps(trace);

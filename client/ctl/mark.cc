@@ -1,6 +1,7 @@
 // stageloadctl mark: a stage or a note of the program that calls it, for whoever records or manages
 // that program.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct Options {
   std::string stage;
   std::string kind;
   std::string name;
-  std::string bytes;
-  std::string seconds;
+  std::optional<std::string> bytes;
+  std::optional<std::string> seconds;
   std::vector<std::string> note;
   bool require = false;
 };
@@ -64,16 +65,16 @@ absl::StatusOr<v1::Mark> ToMark(const Options& options) {
   mark.set_stage(options.stage);
   mark.set_name(options.name);
   mark.set_note(absl::StrJoin(options.note, " "));
-  if (!options.bytes.empty()) {
-    const absl::StatusOr<Bytes> bytes = ParseBytes(options.bytes);
+  if (options.bytes) {
+    const absl::StatusOr<Bytes> bytes = ParseBytes(*options.bytes);
     if (!bytes.ok()) return AboutOption("--bytes", bytes.status());
     if (absl::Status status = CheckTraceSize(*bytes); !status.ok()) {
       return AboutOption("--bytes", status);
     }
     mark.set_nbytes(bytes->count());
   }
-  if (!options.seconds.empty()) {
-    const absl::StatusOr<absl::Duration> took = DurationOption("--seconds", options.seconds);
+  if (options.seconds) {
+    const absl::StatusOr<absl::Duration> took = DurationOption("--seconds", *options.seconds);
     if (!took.ok()) return took.status();
     mark.set_seconds(absl::ToDoubleSeconds(*took));
   }

@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/disk_error.h"
@@ -26,6 +29,20 @@ mode_t UsualMode() {
   return 0666 & ~mask;
 }
 
+// What the path names in the end, also where that is no file yet. Of links in a circle nothing can
+// be made anyway.
+std::string Target(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::filesystem::path target = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code error;
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) break;
+    target = target.parent_path() / next;  // or `next`, if that is absolute
+  }
+  return target.string();
+}
+
 }  // namespace
 
 HeldSignals::HeldSignals() {
@@ -42,15 +59,16 @@ absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
   if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) {
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
-    return OutputFile(path, "", fd, nullptr);
+    return OutputFile(path, path, "", fd, nullptr);
   }
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  const std::string target = Target(path);
+  std::string temporary = absl::StrCat(target, ".XXXXXX");
   auto held = std::make_unique<HeldSignals>();
   const int fd = mkstemp(temporary.data());
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
   (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
   (void)fchmod(fd, UsualMode());
-  return OutputFile(path, std::move(temporary), fd, std::move(held));
+  return OutputFile(path, target, std::move(temporary), fd, std::move(held));
 }
 
 OutputFile::~OutputFile() {
@@ -70,7 +88,7 @@ absl::Status OutputFile::Commit() {
     if (!temporary_.empty()) (void)unlink(temporary_.c_str());
     return CannotWrite(error, path_);
   }
-  if (!temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (!temporary_.empty() && std::rename(temporary_.c_str(), target_.c_str()) != 0) {
     const int error = errno;
     (void)unlink(temporary_.c_str());
     return absl::ErrnoToStatus(error, absl::StrCat("name it ", path_));

@@ -31,7 +31,7 @@ class HeldSignals {
 
 class OutputFile {
  public:
-  // Beside `path`; a pipe or a device is written to as it is.
+  // Beside `path`, or beside what it links to; a pipe or a device is written to as it is.
   static absl::StatusOr<OutputFile> Create(const std::string& path);
   OutputFile(OutputFile&&) = default;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -42,10 +42,16 @@ class OutputFile {
   absl::Status Commit();
 
  private:
-  OutputFile(std::string path, std::string temporary, int fd, std::unique_ptr<HeldSignals> held)
-      : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd), held_(std::move(held)) {}
+  OutputFile(std::string path, std::string target, std::string temporary, int fd,
+             std::unique_ptr<HeldSignals> held)
+      : path_(std::move(path)),
+        target_(std::move(target)),
+        temporary_(std::move(temporary)),
+        fd_(fd),
+        held_(std::move(held)) {}
 
   std::string path_;
+  std::string target_;     // the file that it names, through links
   std::string temporary_;  // empty when there is none
   UniqueFd fd_;
   std::unique_ptr<HeldSignals> held_;  // while there is a temporary file

@@ -1,4 +1,6 @@
 // stageloadctl plot: recorded runs as a picture, a page or a file for a trace viewer.
+#include <sys/stat.h>
+
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -77,6 +79,13 @@ absl::StatusOr<std::string> Drawn(Format format, const std::vector<Trace>& trace
   return absl::InternalError("no such format");
 }
 
+bool AreOneFile(const std::string& one, const std::string& other) {
+  struct stat a {};
+  struct stat b {};
+  return stat(one.c_str(), &a) == 0 && stat(other.c_str(), &b) == 0 && S_ISREG(a.st_mode) &&
+         a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 int Plot(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const absl::StatusOr<Format> format = FormatOf(options.output);
   if (!format.ok()) return UsageError(invocation, command, std::string(format.status().message()));
@@ -84,6 +93,11 @@ int Plot(const Invocation& invocation, const CLI::App& command, const Options& o
   if (!plot.ok()) return UsageError(invocation, command, std::string(plot.status().message()));
   std::vector<Trace> traces;
   for (const std::string& path : options.traces) {
+    if (AreOneFile(options.output, TracePath(path))) {
+      return UsageError(invocation, command,
+                        absl::StrCat("-o ", options.output, ": that is the trace ", path,
+                                     ", which would be lost; name another file"));
+    }
     absl::StatusOr<Trace> trace = ReadTrace(TracePath(path));
     if (!trace.ok()) {  // half a comparison would mislead
       Note(std::string(trace.status().message()));

@@ -146,6 +146,14 @@ std::string FirstLineOf(const std::string& text) {
   return "";
 }
 
+std::string WhyItFailed(const Filtered& ran) {
+  const std::string said = FirstLineOf(ran.err);
+  if (!said.empty()) return said;
+  return WIFSIGNALED(ran.wait_status)
+             ? absl::StrCat("it was ended by signal ", WTERMSIG(ran.wait_status))
+             : absl::StrCat("it exited with ", WEXITSTATUS(ran.wait_status), ", and said nothing");
+}
+
 // Both end with what no picture that was cut has: PNG with the chunk IEND (its length, name and
 // checksum), SVG with its root's end.
 bool IsWhole(std::string_view file, GnuplotFormat format) {
@@ -185,7 +193,7 @@ absl::StatusOr<std::string> RunGnuplot(const std::string& script, GnuplotFormat 
   if (!ran.ok()) return ran.status();
   if (!WIFEXITED(ran->wait_status) || WEXITSTATUS(ran->wait_status) != 0) {
     return absl::InternalError(
-        ForWantOfGnuplot(absl::StrCat(*program, " failed: ", FirstLineOf(ran->err))));
+        ForWantOfGnuplot(absl::StrCat(*program, " failed: ", WhyItFailed(*ran))));
   }
   if (!IsWhole(ran->out, format)) {
     return absl::InternalError(ForWantOfGnuplot(

@@ -34,13 +34,14 @@ constexpr char kNotes[] =
 struct Options {
   std::string path;
   bool force = false;
-  std::string interval;
-  std::string pid;
+  std::optional<std::string> interval;
+  std::optional<std::string> pid;
   bool quiet = false;
 };
 
-absl::StatusOr<absl::Duration> ReadInterval(const std::string& text) {
-  if (text.empty()) return Recording::kInterval;
+absl::StatusOr<absl::Duration> ReadInterval(const std::optional<std::string>& given) {
+  if (!given) return Recording::kInterval;
+  const std::string& text = *given;
   const absl::StatusOr<absl::Duration> interval = DurationOption("--interval", text);
   if (interval.ok() && (*interval < kShortestInterval || *interval > kLongestInterval)) {
     return absl::InvalidArgumentError(
@@ -53,7 +54,7 @@ absl::StatusOr<pid_t> ReadPid(const std::string& text) {
   std::int32_t pid = 0;
   if (absl::SimpleAtoi(text, &pid) && pid > 0) return static_cast<pid_t>(pid);
   return absl::InvalidArgumentError(
-      absl::StrCat("--pid ", text, ": not a process's number, as in --pid 4711"));
+      absl::StrCat("--pid \"", text, "\": not a process's number, as in --pid 4711"));
 }
 
 int RecordCommand(const Invocation& invocation, RecordOptions options) {
@@ -71,7 +72,7 @@ int RecordProcess(const Invocation& invocation, RecordOptions options, pid_t pid
 
 int Record(const Invocation& invocation, const CLI::App& command, const Options& options) {
   const bool has_command = !invocation.command.empty() && !invocation.command.front().empty();
-  if (has_command == !options.pid.empty()) {
+  if (has_command == options.pid.has_value()) {
     return UsageError(invocation, command,
                       has_command ? "--pid and a command: only one of them can be recorded"
                                   : absl::StrCat("what is to be recorded? Name a command, as in `",
@@ -91,7 +92,7 @@ int Record(const Invocation& invocation, const CLI::App& command, const Options&
       options.force ? TraceWriter::Existing::kOverwrite : TraceWriter::Existing::kRefuse, *interval,
       options.quiet};
   if (has_command) return RecordCommand(invocation, std::move(record));
-  const absl::StatusOr<pid_t> pid = ReadPid(options.pid);
+  const absl::StatusOr<pid_t> pid = ReadPid(*options.pid);
   if (!pid.ok()) return UsageError(invocation, command, std::string(pid.status().message()));
   return RecordProcess(invocation, std::move(record), *pid);
 }

@@ -89,7 +89,14 @@ void Recording::Add(const v1::WatchProcessResponse& answer) {
     Mark(begin_ + absl::Seconds(last_t_),
          absl::StrCat(answer.dropped(), " samples were left out: this program was too slow"));
   }
-  if (sample != nullptr) AddSample(*sample);
+  if (sample == nullptr) return;
+  const absl::Duration since_last =
+      absl::Nanoseconds(sample->awake_ns()) - begin_ - absl::Seconds(last_t_);
+  if (interrupted_.empty() && answer.dropped() == 0 &&
+      client::IsGap(absl::ToDoubleSeconds(since_last), interval_)) {
+    Interrupted(client::kNotSampled);
+  }
+  AddSample(*sample);
 }
 
 void Recording::AddSample(const v1::ProcessSample& sample) {

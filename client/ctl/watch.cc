@@ -1,6 +1,7 @@
 // stageloadctl watch: every frame as it comes, one line each.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -20,9 +21,9 @@ namespace stageload::ctl {
 namespace {
 
 struct Options {
-  std::string count;
-  std::string interval;
-  std::string since;
+  std::optional<std::string> count;
+  std::optional<std::string> interval;
+  std::optional<std::string> since;
   bool json = false;
 };
 
@@ -72,12 +73,12 @@ std::string FrameLine(const v1::WatchTelemetryResponse& response) {
 }
 
 // 0 is without end.
-absl::StatusOr<std::int64_t> ParseCount(const std::string& text) {
+absl::StatusOr<std::int64_t> ParseCount(const std::optional<std::string>& text) {
   std::int64_t count = 0;
-  if (text.empty()) return count;
-  if (!absl::SimpleAtoi(text, &count) || count < 1) {
+  if (!text) return count;
+  if (!absl::SimpleAtoi(*text, &count) || count < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("-n: \"", text, "\": not a whole number from 1 up"));
+        absl::StrCat("-n: \"", *text, "\": not a whole number from 1 up"));
   }
   return count;
 }
@@ -101,16 +102,16 @@ int Follow(const Connection& connection, const v1::WatchTelemetryRequest& reques
 
 absl::StatusOr<v1::WatchTelemetryRequest> ToRequest(const Options& options) {
   v1::WatchTelemetryRequest request;
-  if (!options.interval.empty()) {
-    const absl::StatusOr<absl::Duration> interval = DurationOption("--interval", options.interval);
+  if (options.interval) {
+    const absl::StatusOr<absl::Duration> interval = DurationOption("--interval", *options.interval);
     if (!interval.ok()) return interval.status();
     request.set_min_interval_ns(absl::ToInt64Nanoseconds(*interval));
   }
-  if (!options.since.empty()) {
+  if (options.since) {
     std::int64_t since = 0;
-    if (!absl::SimpleAtoi(options.since, &since) || since < 0) {
+    if (!absl::SimpleAtoi(*options.since, &since) || since < 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--since: \"", options.since,
+          absl::StrCat("--since: \"", *options.since,
                        "\": not the sequence number of a frame; 0 gives all that are kept"));
     }
     request.set_since_sequence(since);

@@ -163,6 +163,10 @@ void MeterCore::Add(const v1::WatchProcessResponse& response) {
   }
   if (!response.has_sample()) return;
   const TraceSample line = TraceLine(response.sample(), begin_);
+  const absl::Duration interval = absl::FromChrono(options_.interval);
+  if (missing_.empty() && response.dropped() == 0 && IsGap(line.t - last_t_, interval)) {
+    missing_ = kNotSampled;
+  }
   NoteGap(line.t);
   last_t_ = line.t;
   (void)writer_->Write(line);

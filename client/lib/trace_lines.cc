@@ -47,6 +47,14 @@ TraceEvent TraceLine(const v1::Event& event) {
   return line;
 }
 
+bool IsGap(double seconds, absl::Duration interval) {
+  TraceStart start;
+  start.interval_seconds = absl::ToDoubleSeconds(interval);
+  Trace trace;
+  trace.start = start;
+  return seconds > LongestUsualGap(trace);
+}
+
 std::string GapNote(absl::Duration gap, const std::string& why) {
   return absl::StrCat("no samples for ", FormatSpan(gap), ": ", why);
 }

@@ -16,6 +16,10 @@ namespace stageload::client {
 TraceSample TraceLine(const v1::ProcessSample& sample, absl::Duration begin);
 // A mark as the program said it, and what was done to it as a note. Without its `t`.
 TraceEvent TraceLine(const v1::Event& event);
+// Whether so long from one sample to the next is more than a late one; as readers have it.
+bool IsGap(double seconds, absl::Duration interval);
+// Why, where the daemon went on by itself: it had been stopped, or was swapped out.
+inline constexpr char kNotSampled[] = "the daemon did not sample";
 // What stands at the last sample before a time of which there are none.
 std::string GapNote(absl::Duration gap, const std::string& why);
 // When that was, in seconds since `begin`. An event has the wall clock only, and that may be set

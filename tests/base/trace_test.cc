@@ -133,7 +133,16 @@ TEST_F(TraceFile, MayHaveItsLinesInAnyOrder) {
   EXPECT_EQ(trace.events[0].kind, "stage");
   EXPECT_TRUE(trace.start);
   EXPECT_TRUE(trace.ended);
-  EXPECT_THAT(trace.notes, IsEmpty());
+  EXPECT_THAT(trace.notes, ElementsAre("the time goes back after t = 1.0: lines out of order, or "
+                                       "several recordings?"));
+}
+
+TEST_F(TraceFile, NotesWhatLooksLikeSeveralRecordings) {
+  const std::string run = kFirst + kSecond + kEnd;
+  EXPECT_THAT(Read(run + run + run).notes,
+              ElementsAre("there is a second \"end\": are these several recordings?",
+                          "the time goes back 2 times, first after t = 1.0: lines out of order, or "
+                          "several recordings?"));
 }
 
 TEST_F(TraceFile, KeepsTheOrderOfSamplesOfOneTime) {

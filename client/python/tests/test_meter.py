@@ -269,6 +269,18 @@ def test_where_there_was_no_daemon_a_note_says_for_how_long(
     assert all(note.startswith("no samples for ") for note in notes)
 
 
+def test_a_daemon_that_stood_still_leaves_a_note_of_the_gap(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with MemoryMeter(path, 0.05):
+        before = len(lines(path, "sample"))
+        with daemon.hung():
+            time.sleep(2.5)  # longer than a late sample takes
+        eventually(lambda: len(lines(path, "sample")) > before + 1 and lines(path, "event"))
+    note = lines(path, "event")[0]["note"]
+    assert note.startswith("no samples for 2.")
+    assert note.endswith(": the daemon did not sample")
+
+
 def test_what_no_reader_takes_is_not_written(daemon: Daemon, tmp_path: Path) -> None:
     with MemoryMeter(tmp_path / "run.jsonl", 0.05) as meter:
         meter.load("largest", 1 << 60, 1e10)

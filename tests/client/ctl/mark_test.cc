@@ -138,6 +138,8 @@ TEST_F(Mark, SaysWhatIsMissing) {
       {{"--kind", "stage", "x"}, "--stage"},
       {{"--kind", "load", "--name", "x", "--bytes", "8X"}, "--bytes"},
       {{"--kind", "load", "--name", "x", "--seconds", "soon"}, "--seconds"},
+      {{"--kind", "load", "--name", "x", "--bytes", ""}, "--bytes"},
+      {{"--kind", "load", "--name", "x", "--seconds", ""}, "--seconds"},
   };
   for (const auto& [arguments, named] : kCases) {
     const Result result = Run(arguments);

@@ -144,6 +144,38 @@ TEST_F(Plot, LeavesNothingWhenItIsEndedWhileGnuplotDraws) {
   }
 }
 
+TEST_F(Plot, OfAGnuplotThatSaidNothingItTellsHowThatEnded) {
+  EXPECT_THAT(RunWithGnuplot("exit 3", "a.svg").err,
+              HasSubstr("gnuplot failed: it exited with 3, and said nothing; a file that ends in"));
+  EXPECT_THAT(RunWithGnuplot("kill -9 $$", "a.svg").err,
+              HasSubstr("gnuplot failed: it was ended by signal 9; a file that ends in"));
+}
+
+TEST_F(Plot, DoesNotDrawOverATrace) {
+  const std::string page = PathOf("run.html");
+  std::filesystem::rename(trace_, page);
+  std::filesystem::create_symlink("run.html", PathOf("link.html"));
+  for (const std::string& output : {page, PathOf("link.html")}) {
+    const Result result = Run({page, "-o", output});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("-o " + output + ": that is the trace " + page));
+  }
+  EXPECT_EQ(Contents("run.html"), kRun);
+}
+
+TEST_F(Plot, WritesThroughALinkToWhatItNames) {
+  std::filesystem::create_directory(PathOf("pages"));
+  std::filesystem::create_symlink("pages/there.html", PathOf("one.html"));
+  std::filesystem::create_symlink(PathOf("one.html"), PathOf("a.html"));
+  for (int i = 0; i < 2; ++i) {  // into no file yet, and over one
+    EXPECT_THAT(Drawn("a.html"), HasSubstr("<html"));
+    EXPECT_TRUE(std::filesystem::is_symlink(PathOf("a.html")));
+    EXPECT_TRUE(std::filesystem::is_symlink(PathOf("one.html")));
+    EXPECT_TRUE(std::filesystem::is_regular_file(
+        std::filesystem::symlink_status(PathOf("pages/there.html"))));
+  }
+}
+
 TEST_F(Plot, WithoutGnuplotItSaysHowToGetItAndLeavesNothing) {
   const std::string path = std::getenv("PATH");
   setenv("PATH", PathOf("none").c_str(), 1);

@@ -27,6 +27,7 @@ namespace stageload::ctl {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -307,7 +308,12 @@ TEST_F(Record, NeedsACommandOrAProcessAndShowsHow) {
   EXPECT_EQ(neither.code, 2);
   EXPECT_THAT(neither.err, HasSubstr("record -o run.jsonl -- "));
   EXPECT_THAT(Run({"--pid", "7", "true"}).err, HasSubstr("only one of them"));
-  EXPECT_THAT(Run({"--pid", "x"}).err, HasSubstr("--pid x"));
+  EXPECT_THAT(Run({"--pid", "x"}).err,
+              HasSubstr("--pid \"x\": not a process's number, as in --pid 4711"));
+  EXPECT_THAT(Run({"--pid", ""}).err, HasSubstr("--pid \"\": not a process's number"));
+  const Result empty = Run({"--interval", "", "true"});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.err, AllOf(HasSubstr("--interval"), HasSubstr("500ms")));
   EXPECT_THAT(Run({"--interval", "10ms", "true"}).err, HasSubstr("not from 20ms to 1h"));
   EXPECT_EQ(Run({"--interval", "2h", "true"}).code, 2);
 }

@@ -235,5 +235,18 @@ TEST_F(RecordingTest, AFileThatIsBackAtItsPathInTheEndIsWhole) {
   EXPECT_THAT(recording.Line(), Not(HasSubstr("which")));
 }
 
+TEST_F(RecordingTest, ADaemonThatStoodStillLeavesANoteOfTheGap) {
+  Recording recording = Begin();
+  for (const int t : {1, 4, 13}) recording.Add(At(t));  // 3 s may be by chance
+  v1::WatchProcessResponse slow = At(30);
+  slow.set_dropped(16);  // it did, and this program had no time for it
+  recording.Add(slow);
+  recording.End();
+  Read();
+  EXPECT_FALSE(recording.incomplete());
+  EXPECT_THAT(events_, ElementsAre("4 mark no samples for 9s: the daemon did not sample",
+                                   HasSubstr("13 mark 16 samples were left out")));
+}
+
 }  // namespace
 }  // namespace stageload::ctl

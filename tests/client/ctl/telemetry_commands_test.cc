@@ -228,6 +228,9 @@ TEST_F(TelemetryCommands, WatchBeginsWithTheFramesAfterTheOneThatIsNamed) {
   EXPECT_FALSE(daemon_.WatchesAsked().back().has_since_sequence());
   EXPECT_EQ(Ctl({"watch", "--since", "-1"}).code, 2);
   EXPECT_EQ(Ctl({"watch", "--since", "x"}).code, 2);
+  for (const std::string option : {"--since", "--interval", "-n"}) {
+    EXPECT_EQ(Ctl({"watch", option, ""}).code, 2) << option;
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ MOST_BYTES = 1 << 60
 _MOST_COUNTED = (1 << 63) - 1  # where the sums of the programs stand, too
 # A gap longer than this, and than three of the recording's intervals, is worth a note.
 _LONG_GAP = 2.0
+_SECOND_END = 'there is a second "end": are these several recordings?'
 # What a stage lets go of when it is entered begins to go at once, but for what is done on the way.
 _IDLE_BEFORE_RELEASES = 1.0
 # Where nothing says how long a release took, as in recordings of stageload 0.1.
@@ -262,6 +263,8 @@ def _add_line(text: str, trace: Trace) -> None:
         _texts(line, "error")
         trace.errors.append({"t": line["t"], "error": line.get("error") or ""})
     elif kind == "end":
+        if trace.ended and _SECOND_END not in trace.notes:
+            trace.notes.append(_SECOND_END)
         trace.ended = True
 
 
@@ -307,6 +310,7 @@ def read_trace(path: str) -> Trace:
         raise StageloadError(f"{path}: {what}")
     if not trace.ended:
         trace.notes.append('the trace ends without "end"')
+    _note_order(trace)
     trace.samples.sort(key=lambda line: line["t"])
     trace.events.sort(key=lambda line: line["t"])
     _note_gaps(trace)
@@ -332,9 +336,24 @@ def format_span(seconds: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+def longest_usual_gap(interval: float) -> float:
+    return max(_LONG_GAP, 3 * interval)
+
+
+def _note_order(trace: Trace) -> None:
+    times = [sample["t"] for sample in trace.samples]  # in the file's order
+    before = [one for one, following in zip(times, times[1:]) if following < one]
+    if not before:
+        return
+    how_often = "" if len(before) == 1 else f"{len(before)} times, first "
+    trace.notes.append(
+        f"the time goes back {how_often}after t = {float(before[0])}: "
+        "lines out of order, or several recordings?"
+    )
+
+
 def _note_gaps(trace: Trace) -> None:
-    interval = (trace.start or {}).get("interval") or 0.0
-    usual = max(_LONG_GAP, 3 * interval)
+    usual = longest_usual_gap((trace.start or {}).get("interval") or 0.0)
     gaps = 0
     longest = after = 0.0
     for before, sample in zip(trace.samples, trace.samples[1:]):

@@ -42,6 +42,7 @@ from ._trace import (
     MOST_SECONDS,
     TraceWriter,
     format_span,
+    longest_usual_gap,
     read_trace,
     summarise,
     to_hundredth,
@@ -301,6 +302,9 @@ class MemoryMeter:
             self._try_write({"type": "event", "kind": "mark", "note": note, "t": t})
         if sample is not None:
             t = max((sample.awake_ns - self._begin_ns) / 1e9, 0.0)
+            usual = longest_usual_gap(self._interval)
+            if not self._missing and answer.dropped == 0 and t - self._last_t > usual:
+                self._missing = "the daemon did not sample"
             self._note_gap(t)
             self._last_t = t
             self._try_write(_sample_line(sample, t))
