@@ -565,6 +565,29 @@ TEST_F(SessionsTest, GaugesAndStagesAreTheClientsOfWhoeverIsInItsTree) {
   EXPECT_TRUE(Report(life, report).ok());
 }
 
+TEST_F(SessionsTest, AReportWithTooManyGaugesIsRefusedAsAWhole) {
+  Life life(folder_, host_);
+  const Session session = Register(life, Child());
+  ReportRequest report;
+  report.client = session.client;
+  report.caller = session.caller;
+  const auto with = [&](int first, int last) {
+    report.gauges.clear();
+    for (int i = first; i <= last; ++i) report.gauges.push_back({absl::StrCat("g", i), 1.0 * i});
+    return Report(life, report).status();
+  };
+  ASSERT_TRUE(with(1, 30).ok());
+  const absl::Status refused = with(30, 33);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_EQ(FieldOf(refused), "gauges");
+  EXPECT_EQ(refused.message(),
+            "gauges: with \"g31\" and 2 more there would be 33, a client has at most 32");
+  EXPECT_TRUE(with(40, 41).ok()) << "those that would have fitted were not taken";
+  EXPECT_EQ(with(50, 50).message(),
+            "gauges: with \"g50\" there would be 33, a client has at most 32");
+  EXPECT_TRUE(with(1, 30).ok()) << "known ones are told anew";
+}
+
 TEST_F(SessionsTest, AReportThatNobodyHearsIsAnError) {
   Life life(folder_, host_);
   ReportRequest report;
