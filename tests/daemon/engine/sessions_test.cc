@@ -1,5 +1,6 @@
 // Programs that register themselves, on real processes: what they are told, their leases, and what
 // becomes of both when one of the two sides goes.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -157,6 +158,28 @@ TEST_F(SessionsTest, ARegisteredProgramIsAClientUntilItsStreamEnds) {
   EXPECT_EQ(job->record.name, "pipeline");
   life.engine().Unregister(session.token);
   EXPECT_EQ(life.WaitForEnd(session.client)->record.state, JobState::kCompleted);
+}
+
+TEST_F(SessionsTest, ARegistrationThatCannotBeWrittenIsRefusedAndNeverTold) {
+  Life life(folder_, host_);
+  SQLite::Database vandal(folder_ + "/stageload.db", SQLite::OPEN_READWRITE);
+  vandal.setBusyTimeout(5000);
+  vandal.exec("ALTER TABLE jobs RENAME TO jobs_away");
+  const Session refused = Registering(life, Child());
+  const absl::Status why = refused.told->NextError();
+  EXPECT_EQ(ReasonOf(why), kStoreFailed) << why;
+  vandal.exec("ALTER TABLE jobs_away RENAME TO jobs");
+  const Session next = Register(life, Child());
+  Promised<absl::StatusOr<std::vector<store::EventRow>>> events;
+  life.engine().ListEvents({}, [&](auto rows) { events.Set(std::move(rows)); });
+  const auto told = events.Get();
+  ASSERT_TRUE(told.ok()) << told.status();
+  std::vector<std::string> kinds;
+  for (const store::EventRow& event : *told) {
+    kinds.push_back(event.kind);
+    EXPECT_EQ(event.job.value_or(next.client), next.client) << event.kind << " of nobody";
+  }
+  EXPECT_THAT(kinds, ::testing::UnorderedElementsAre("store_failed", "store_works", "registered"));
 }
 
 TEST_F(SessionsTest, AProgramWithoutANameIsCalledAsItsCommand) {
