@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/explanation.h"
@@ -14,6 +15,7 @@
 #include "client/ctl/json.h"
 #include "client/ctl/options.h"
 #include "client/ctl/print.h"
+#include "client/ctl/telemetry.h"
 
 namespace stageload::ctl {
 namespace {
@@ -38,7 +40,8 @@ int Explain(const Invocation& invocation, const CLI::App& command, const Options
     // One that is forgotten by now is called by its id.
     if (const auto found = GetJob(*connection, other); found.ok()) others[other] = *found;
   }
-  const Explanation explanation = ExplainJob(*job, others, absl::Now());
+  const v1::Frame frame = IsActive(*job) ? FrameIfAny(*connection) : v1::Frame();
+  const Explanation explanation = ExplainJob(*job, others, absl::Now(), frame);
   if (options.json) return Out(Document(ToJson(*job, explanation))) ? kExitOk : kExitOther;
   // At a terminal no word is cut at its edge; elsewhere a paragraph is a line.
   const std::string text = Hanging(Printable(Paragraph(explanation)),
@@ -50,7 +53,9 @@ int Explain(const Invocation& invocation, const CLI::App& command, const Options
 
 void AddExplain(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
-      "explain", "why a job waits or was stopped, with the figures and what would change it");
+      "explain",
+      "why a job, or a lease of one, waits, or why it was stopped, with the figures and what would "
+      "change it");
   const auto options = std::make_shared<Options>();
   command->add_option("id", options->id, "the job")->required()->type_name("ID");
   command->add_flag("--json", options->json,

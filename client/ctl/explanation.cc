@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/explanation_waiting.h"
 #include "client/ctl/outcome.h"
 
@@ -279,7 +280,8 @@ void ExplainUnknown(const v1::Job& job, Explanation& explanation) {
 
 }  // namespace
 
-Explanation ExplainJob(const v1::Job& job, const Others& others, absl::Time now) {
+Explanation ExplainJob(const v1::Job& job, const Others& others, absl::Time now,
+                       const v1::Frame& frame) {
   Explanation explanation;
   switch (job.state()) {
     case v1::JOB_STATE_PENDING:
@@ -322,6 +324,7 @@ Explanation ExplainJob(const v1::Job& job, const Others& others, absl::Time now)
       absl::StrAppend(&explanation.text, Named(job), " is ", Word(job.state()),
                       ", of which this program is too old to know more.");
   }
+  if (IsActive(job)) ExplainLeases(job, frame, now, explanation);
   return explanation;
 }
 

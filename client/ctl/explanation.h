@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "client/ctl/json.h"
 #include "stageload/v1/job.pb.h"
+#include "stageload/v1/telemetry_service.pb.h"
 
 namespace stageload::ctl {
 
@@ -35,7 +36,9 @@ using Others = std::map<std::int64_t, v1::Job>;
 // The jobs that an explanation says something about: what it starts after, who goes first.
 std::vector<std::int64_t> OthersOf(const v1::Job& job);
 
-Explanation ExplainJob(const v1::Job& job, const Others& others, absl::Time now);
+// `frame` has the leases of what runs; without it nothing is said of them.
+Explanation ExplainJob(const v1::Job& job, const Others& others, absl::Time now,
+                       const v1::Frame& frame = {});
 
 // The paragraph with the changes as its last sentences.
 std::string Paragraph(const Explanation& explanation);

@@ -8,12 +8,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/outcome.h"
+#include "client/ctl/telemetry_text.h"
 
 namespace stageload::ctl {
 namespace {
 
 constexpr std::size_t kMostOthers = 5;  // that are asked about
+constexpr int kMostLeases = 5;          // of one client, each with its time
 constexpr int kHighestPriority = 1000;  // policy.proto
 constexpr std::int64_t kMiB = 1 << 20;
 
@@ -28,10 +31,21 @@ std::string Described(std::int64_t id, const Others& others) {
 // Of one blocker: what is so, and what would change it.
 class Waits {
  public:
-  Waits(const v1::Job& job, const Others& others) : job_(job), others_(others) {}
+  using Blockers = google::protobuf::RepeatedPtrField<v1::Blocker>;
+  // For its start.
+  Waits(const v1::Job& job, const Others& others)
+      : job_(job), others_(others), blockers_(job.blockers()) {}
+  // For `lease`, which is of the frame.
+  Waits(const v1::Job& job, const v1::WaitingRequest& lease, const v1::Frame& frame,
+        Explanation explanation)
+      : job_(job),
+        blockers_(lease.blockers()),
+        frame_(&frame),
+        explanation_(std::move(explanation)) {}
 
   void Add(const v1::Blocker& blocker) {
-    sentence_ = absl::StrCat("It ", Says(blocker));
+    sentence_ = frame_ != nullptr ? absl::StrCat("The lease ", LeaseSays(blocker))
+                                  : absl::StrCat("It ", Says(blocker));
     if (Passes(blocker.kind()) && blocker.has_ends_in_ns()) {
       absl::StrAppend(&sentence_, "; that ends by itself, in ",
                       FormatSpan(absl::Nanoseconds(blocker.ends_in_ns())), " at the latest");
@@ -45,7 +59,7 @@ class Waits {
  private:
   // Nothing else stands in its way, so that what lifts this one lets it start.
   bool IsOnlyOne(v1::BlockerKind kind) const {
-    return std::all_of(job_.blockers().begin(), job_.blockers().end(),
+    return std::all_of(blockers_.begin(), blockers_.end(),
                        [&](const v1::Blocker& each) { return each.kind() == kind; });
   }
   // While one of its own blocks it, whoever goes before it is not told. Then its place tells
@@ -91,9 +105,14 @@ class Waits {
   std::string Dependency();
   std::string NotBefore(const v1::Blocker& blocker);
   std::string Order(const v1::Blocker& blocker);
+  std::string LeaseSays(const v1::Blocker& blocker);
+  std::string LeaseMemory(const v1::Blocker& blocker);
+  std::string LeaseOrder(const v1::Blocker& blocker);
 
   const v1::Job& job_;
-  const Others& others_;
+  const Others others_;
+  const Blockers& blockers_;
+  const v1::Frame* const frame_ = nullptr;  // where it is a lease that waits
   std::string sentence_;
   Explanation explanation_;
 };
@@ -101,7 +120,7 @@ class Waits {
 std::string Waits::Memory(const v1::Blocker& blocker) {
   // Both of them may block, the machine's memory and the pool: what fits into the smaller starts.
   double least = blocker.read();
-  for (const v1::Blocker& each : job_.blockers()) {
+  for (const v1::Blocker& each : blockers_) {
     if (each.kind() == blocker.kind()) least = std::min(least, each.read());
   }
   const auto fits = SizeOption(Bytes(static_cast<std::int64_t>(std::max(least, 0.0))));
@@ -186,7 +205,10 @@ std::string Waits::Order(const v1::Blocker& blocker) {
   const v1::Policy& policy = job_.policy();
   std::string text = absl::StrCat("comes after others: ", std::string(blocker.text()));
   // Leases of what runs already go before any start.
-  if (absl::StartsWith(std::string(blocker.text()), "a lease")) return text;
+  if (absl::StartsWith(std::string(blocker.text()), "a lease")) {
+    Offer(absl::StrCat("stageloadctl explain ", first), "says what that one waits for");
+    return text;
+  }
   const auto found = others_.find(first);
   if (found != others_.end() && found->second.state() == v1::JOB_STATE_PENDING) {
     const int priority = found->second.policy().priority();
@@ -256,6 +278,93 @@ std::string Waits::Says(const v1::Blocker& blocker) {
   }
 }
 
+// ---- Leases: no terms of them can be changed, and what they need is with others ----
+
+std::string Waits::LeaseMemory(const v1::Blocker& blocker) {
+  std::size_t told = 0;
+  for (const v1::ClientSample& client : frame_->clients()) {
+    if (client.job_id() == job_.id() || client.leases().empty()) continue;
+    if (++told > kMostOthers) break;
+    std::int64_t held = 0;
+    for (const v1::LeaseSample& lease : client.leases()) held += lease.memory_bytes();
+    Offer(absl::StrCat("stageloadctl explain ", client.job_id()),
+          absl::StrCat("says what that one does, which holds ", FormatBytes(Bytes(held)),
+                       " in leases"));
+  }
+  return absl::StrCat(std::string(blocker.text()),
+                      IsOnlyOne(blocker.kind())
+                          ? "; it is granted when enough of that is given back"
+                          : "; enough of that has to be given back");
+}
+
+std::string Waits::LeaseOrder(const v1::Blocker& blocker) {
+  const auto first = static_cast<std::int64_t>(blocker.needed());
+  for (const v1::WaitingRequest& request : frame_->waiting()) {
+    if (request.lease_id() != first || request.job_id() == job_.id()) continue;
+    Offer(absl::StrCat("stageloadctl explain ", request.job_id()), "says what that one waits for");
+  }
+  return absl::StrCat("comes after others: ", std::string(blocker.text()));
+}
+
+std::string Waits::LeaseSays(const v1::Blocker& blocker) {
+  switch (blocker.kind()) {
+    case v1::BLOCKER_KIND_MEMORY:
+      return LeaseMemory(blocker);
+    case v1::BLOCKER_KIND_LEVEL:
+      return absl::StrCat("waits until ", FormatPercent(Percent{blocker.needed()}),
+                          " of memory are available (the wait_free of its client), of which there "
+                          "are ",
+                          FormatPercent(Percent{blocker.read()}),
+                          "; `stageloadctl top` shows who takes it");
+    case v1::BLOCKER_KIND_SWAP_LIMIT:
+      Offer(Update("--swap-limit none"), IsOnlyOne(blocker.kind())
+                                             ? "would let it have the lease now, without that limit"
+                                             : "would lift that");
+      return absl::StrCat(
+          "falls under a swap limit, for which each budget counts as if it were "
+          "spent: ",
+          std::string(blocker.text()));
+    case v1::BLOCKER_KIND_HELD:
+      Offer(absl::StrCat("stageloadctl resume ", job_.id()), "lets it go on");
+      return absl::StrCat("is not granted meanwhile: ", std::string(blocker.text()));
+    case v1::BLOCKER_KIND_ORDER:
+      return LeaseOrder(blocker);
+    default:
+      return Says(blocker);
+  }
+}
+
+// " for 1m30s"; the clock may have been set back.
+std::string For(absl::Time now, std::int64_t since_ns) {
+  const absl::Duration time = now - absl::FromUnixNanos(since_ns);
+  return absl::StrCat(" for ", FormatSpan(std::max(time, absl::ZeroDuration())));
+}
+
+// " It holds a lease: transformer 8 GiB, for 2m00s."
+std::string HeldLeases(const v1::ClientSample& client, absl::Time now) {
+  if (client.leases().empty()) return "";
+  const int count = client.leases_size();
+  std::string text = " It holds a lease: ";
+  if (count > 1) text = absl::StrCat(" It holds ", count, " leases: ");
+  for (int i = 0; i < std::min(count, kMostLeases); ++i) {
+    const v1::LeaseSample& lease = client.leases(i);
+    absl::StrAppend(&text, i > 0 ? "; " : "", LeaseText(lease), ",",
+                    For(now, lease.granted_time_ns()));
+  }
+  if (count > kMostLeases) absl::StrAppend(&text, "; and ", count - kMostLeases, " more");
+  return text + ".";
+}
+
+// "a lease of 6 GiB (vae)".
+std::string LeaseWanted(const v1::WaitingRequest& request) {
+  std::string text = "a lease";
+  if (request.has_memory_bytes()) {
+    absl::StrAppend(&text, " of ", FormatBytes(Bytes(request.memory_bytes())));
+  }
+  if (!request.stage().empty()) absl::StrAppend(&text, " (", std::string(request.stage()), ")");
+  return text;
+}
+
 std::string Place(const v1::Job& job) {
   return job.queue_position() > 0
              ? absl::StrCat(", at place ", job.queue_position(), " of the queue")
@@ -300,6 +409,23 @@ Explanation ExplainWaiting(const v1::Job& job, const Others& others, absl::Time 
                     " (--start-timeout).");
   }
   return explanation;
+}
+
+void ExplainLeases(const v1::Job& job, const v1::Frame& frame, absl::Time now,
+                   Explanation& explanation) {
+  if (const v1::ClientSample* client = ClientOf(frame, job.id())) {
+    explanation.text += HeldLeases(*client, now);
+  }
+  for (const v1::WaitingRequest* request : WaitingLeasesOf(frame, job.id())) {
+    absl::StrAppend(&explanation.text, " It waits for ", LeaseWanted(*request), ",",
+                    For(now, request->since_ns()), " so far.");
+    if (request->blockers().empty()) {
+      explanation.text += " Nothing blocks the lease: it is about to be granted.";
+    }
+    Waits waits(job, *request, frame, std::move(explanation));
+    for (const v1::Blocker& blocker : request->blockers()) waits.Add(blocker);
+    explanation = waits.Take();
+  }
 }
 
 }  // namespace stageload::ctl

@@ -5,20 +5,34 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/json.h"
 #include "client/ctl/outcome.h"
+#include "client/ctl/telemetry_text.h"
 
 namespace stageload::ctl {
 namespace {
 
 constexpr std::size_t kNameColumns = 24;
 
-// What it waits for; the first blocker is the one to look at.
-std::string WaitsFor(const v1::Job& job) {
-  if (job.blockers().empty()) return "";
-  const std::string first = BlockerLine(job.blockers(0));
-  if (job.blockers_size() == 1) return first;
-  return absl::StrCat(first, " (+", job.blockers_size() - 1, " more)");
+// The first blocker is the one to look at.
+std::string WaitsFor(const google::protobuf::RepeatedPtrField<v1::Blocker>& blockers) {
+  if (blockers.empty()) return "";
+  const std::string first = BlockerLine(blockers[0]);
+  if (blockers.size() == 1) return first;
+  return absl::StrCat(first, " (+", blockers.size() - 1, " more)");
+}
+
+// What it waits for, or why it is as it is.
+std::string WaitsForOrReason(const v1::Job& job, const v1::Frame& frame) {
+  if (job.state() == v1::JOB_STATE_PENDING) return WaitsFor(job.blockers());
+  const std::string reason = ReasonLine(job);
+  if (!reason.empty() || !IsActive(job)) return reason;
+  const std::vector<const v1::WaitingRequest*> leases = WaitingLeasesOf(frame, job.id());
+  if (leases.empty()) return "";
+  const std::string wants = WantsText(*leases.front());
+  const std::string waits_for = WaitsFor(leases.front()->blockers());
+  return waits_for.empty() ? wants : absl::StrCat(wants, ": ", waits_for);
 }
 
 // "auto" until its profile's runs have told how much.
@@ -59,7 +73,7 @@ Colour ColourOf(v1::JobState state) {
   }
 }
 
-Table JobTable(const std::vector<v1::Job>& jobs) {
+Table JobTable(const std::vector<v1::Job>& jobs, const v1::Frame& frame) {
   Table table({{.title = "ID", .right = true},
                {.title = "STATE"},
                {.title = "NAME", .limit = kNameColumns},
@@ -68,14 +82,13 @@ Table JobTable(const std::vector<v1::Job>& jobs) {
                {.title = "CHARGE / BUDGET", .right = true, .spare = 2},
                {.title = "WAITS FOR / REASON", .wrap = true}});
   for (const v1::Job& job : jobs) {
-    const bool pending = job.state() == v1::JOB_STATE_PENDING;
     table.Add({absl::StrCat(job.id()),
                {Word(job.state()), ColourOf(job.state())},
                std::string(job.name()),
                Declared(job.policy()),
                SizeOrDash(job.has_footprint_bytes(), job.footprint_bytes()),
                ChargeOfBudget(job),
-               pending ? WaitsFor(job) : ReasonLine(job)});
+               WaitsForOrReason(job, frame)});
   }
   return table;
 }

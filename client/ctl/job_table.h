@@ -10,10 +10,12 @@
 
 #include "client/ctl/print.h"
 #include "stageload/v1/job.pb.h"
+#include "stageload/v1/telemetry_service.pb.h"
 
 namespace stageload::ctl {
 
-Table JobTable(const std::vector<v1::Job>& jobs);
+// `frame` has what those that run wait for.
+Table JobTable(const std::vector<v1::Job>& jobs, const v1::Frame& frame = {});
 
 Colour ColourOf(v1::JobState state);
 

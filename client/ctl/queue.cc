@@ -2,6 +2,7 @@
 // --all what has ended.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/closest_word.h"
 #include "base/text.h"
 #include "client/ctl/begin_time.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -26,6 +28,7 @@
 #include "client/ctl/outcome.h"
 #include "client/ctl/print.h"
 #include "client/ctl/queue_watch.h"
+#include "client/ctl/telemetry.h"
 
 namespace stageload::ctl {
 namespace {
@@ -100,13 +103,16 @@ int PrintJson(const Connection& connection, const v1::ListJobsRequest& request,
               std::optional<std::int64_t> limit) {
   std::int64_t printed = 0;
   std::optional<std::string> held;
+  std::optional<v1::Frame> frame;  // once there is one that runs
   bool written = Out("{\n  \"jobs\": [");
   const absl::Status status = ListJobs(
       connection, request,
       [&](const v1::Job& job) {
-        written = written && Out(absl::StrCat(
-                                 printed == 0 ? "\n" : ",\n", "    ",
-                                 ToJson(job).dump(-1, ' ', false, Json::error_handler_t::replace)));
+        if (IsActive(job) && !frame) frame = FrameIfAny(connection);
+        const Json json = frame ? ToJson(job, *frame) : ToJson(job);
+        written =
+            written && Out(absl::StrCat(printed == 0 ? "\n" : ",\n", "    ",
+                                        json.dump(-1, ' ', false, Json::error_handler_t::replace)));
         return written && ++printed != limit;
       },
       &held);
@@ -134,7 +140,8 @@ int PrintTable(const Connection& connection, const v1::ListJobsRequest& request,
     Note(absl::StrCat("the queue is held: ", Printable(*held),
                       "; `stageloadctl release --queue` lets it go on"));
   }
-  const Table table = JobTable(jobs);
+  const bool any_active = std::any_of(jobs.begin(), jobs.end(), IsActive);
+  const Table table = JobTable(jobs, any_active ? FrameIfAny(connection) : v1::Frame());
   return Out(table.Text(TerminalWidth(STDOUT_FILENO), UseColour(STDOUT_FILENO))) ? kExitOk
                                                                                  : kExitOther;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/text.h"
+#include "client/ctl/client_leases.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
@@ -20,6 +21,8 @@
 #include "client/ctl/options.h"
 #include "client/ctl/outcome.h"
 #include "client/ctl/print.h"
+#include "client/ctl/telemetry.h"
+#include "client/ctl/telemetry_text.h"
 
 namespace stageload::ctl {
 namespace {
@@ -125,6 +128,30 @@ void AddStanding(const v1::Job& job, Fields& fields) {
   }
 }
 
+// The leases of what runs, with the time of each, and what it says of itself.
+void AddLeases(const v1::Job& job, const v1::Frame& frame, Fields& fields) {
+  const v1::ClientSample* client = IsActive(job) ? ClientOf(frame, job.id()) : nullptr;
+  if (client == nullptr) return;
+  fields.Add("stage", std::string(client->stage()));
+  const char* label = "holds";
+  for (const v1::LeaseSample& lease : client->leases()) {
+    fields.Add(label, absl::StrCat("lease ", LeaseText(lease), ", since ",
+                                   WallTime(lease.granted_time_ns())));
+    label = "";
+  }
+  label = "waits for";
+  for (const v1::WaitingRequest* request : WaitingLeasesOf(frame, job.id())) {
+    fields.Add(label, absl::StrCat(WantsText(*request), ", since ", WallTime(request->since_ns())));
+    label = "";
+    for (const v1::Blocker& blocker : request->blockers()) fields.Add("", BlockerWithEnd(blocker));
+  }
+  label = "gauges";
+  for (const v1::Gauge& gauge : client->gauges()) {
+    fields.Add(label, GaugeText(gauge));
+    label = "";
+  }
+}
+
 // "12m  MEMORY: needs 10 GiB, ..." for each thing that it has waited for.
 void AddWaited(const v1::Job& job, Fields& fields) {
   const char* label = job.state() == v1::JOB_STATE_PENDING ? "waited so far" : "waited for";
@@ -218,9 +245,11 @@ int Show(const Invocation& invocation, const CLI::App& command, const Options& o
   if (!connection.ok()) return Fail(connection.status());
   const absl::StatusOr<v1::Job> job = GetJob(*connection, *id);
   if (!job.ok()) return Fail(job.status());
-  if (options.json) return Out(Document(ToJson(*job))) ? kExitOk : kExitOther;
+  const v1::Frame frame = IsActive(*job) ? FrameIfAny(*connection) : v1::Frame();
+  if (options.json) return Out(Document(ToJson(*job, frame))) ? kExitOk : kExitOther;
   Fields fields;
   AddStanding(*job, fields);
+  AddLeases(*job, frame, fields);
   AddWaited(*job, fields);
   AddTerms(*job, fields);
   AddCommand(*job, fields);
@@ -234,7 +263,8 @@ void AddShow(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("show", "all that is known about one job");
   const auto options = std::make_shared<Options>();
   command->add_option("id", options->id, "the job")->required()->type_name("ID");
-  command->add_flag("--json", options->json, "one document: the job");
+  command->add_flag("--json", options->json,
+                    "one document: the job; while it runs with its leases and gauges");
   command->footer(absl::StrCat(kNotes, "\n\n", command->get_footer()));
   AddExample(*command, invocation, {"stageloadctl show 3"});
   command->callback([=, &invocation] {

@@ -12,6 +12,7 @@ namespace stageload::ctl {
 namespace {
 
 constexpr std::size_t kMaxPage = 1000;
+constexpr absl::Duration kFrameWithin = absl::Seconds(5);  // of one that has just answered
 
 // The next frame that the daemon makes.
 absl::StatusOr<v1::Frame> NextFrame(const Connection& connection) {
@@ -41,6 +42,15 @@ absl::StatusOr<v1::Frame> NewestFrame(const Connection& connection) {
   if (status.ok()) return response.frame();
   if (ReasonOf(status) == kNoSample) return NextFrame(connection);
   return status;
+}
+
+v1::Frame FrameIfAny(const Connection& connection) {
+  grpc::ClientContext context;
+  SetTimeout(context, kFrameWithin);
+  v1::GetSnapshotResponse response;
+  const grpc::Status status = v1::TelemetryService::NewStub(connection.channel)
+                                  ->GetSnapshot(&context, v1::GetSnapshotRequest(), &response);
+  return status.ok() ? std::move(*response.mutable_frame()) : v1::Frame();
 }
 
 absl::StatusOr<EventPage> NewestEvents(const Connection& connection, v1::ListHistoryRequest request,

@@ -16,6 +16,10 @@ namespace stageload::ctl {
 // The newest frame; the first one of a daemon that has just started.
 absl::StatusOr<v1::Frame> NewestFrame(const Connection& connection);
 
+// The newest frame for a command that has more to say than frames do, and says that also without
+// one: empty when there is none yet, or the daemon has no frames for us.
+v1::Frame FrameIfAny(const Connection& connection);
+
 struct EventPage {
   std::vector<v1::Event> events;  // oldest first
   bool more = false;              // older ones were left out

@@ -98,8 +98,8 @@ std::string LeasesAndGauges(const v1::ClientSample& client) {
 }
 
 std::string WantsText(const v1::WaitingRequest& request) {
-  std::string text =
-      request.lease_id() == 0 ? "start" : absl::StrCat("lease ", std::string(request.stage()));
+  std::string text = request.lease_id() == 0 ? "start" : "lease";
+  if (!request.stage().empty()) absl::StrAppend(&text, " ", std::string(request.stage()));
   if (request.has_memory_bytes()) absl::StrAppend(&text, ", ", Size(request.memory_bytes()));
   return text;
 }

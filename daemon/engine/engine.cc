@@ -118,7 +118,11 @@ void Engine::Impl::Take(core::Effect effect) {
   if (const auto* save = std::get_if<core::Save>(&effect)) {
     const JobId id = save->record.id;
     changed_.insert(id);
-    if (!save->added) unsaved_[id] = save->record;
+    if (save->added) {
+      added_.insert(id);
+    } else {
+      unsaved_[id] = save->record;
+    }
   }
   if (const auto* learned = std::get_if<core::Learned>(&effect)) {
     batch_.learned.push_back({learned->profile, learned->run});
@@ -133,7 +137,9 @@ void Engine::Impl::Take(core::Effect effect) {
     return;
   }
   if (const auto* note = std::get_if<core::Note>(&effect)) {
-    return Note(*note);
+    if (!note->job || added_.count(*note->job) == 0) return Note(*note);
+    notes_of_added_.push_back(*note);
+    return;
   }
   effects_.push_back(std::move(effect));
 }
@@ -172,11 +178,15 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     const auto& accepted = std::get<core::Accepted>(effects[i + 1]);
     batch_.added.push_back({save->record, std::move(submissions_.at(accepted.token).spec)});
   }
+  added_.clear();
+  const std::vector<core::Note> notes = std::exchange(notes_of_added_, {});
+  const auto events_of_others = static_cast<std::ptrdiff_t>(batch_.events.size());
+  for (const core::Note& note : notes) Keep(note);
   for (const auto& [id, record] : unsaved_) batch_.changed.push_back(record);
   if (batch_.empty() && store_error_.empty() && parts_.store->InPlace()) return absl::OkStatus();
 
   const absl::Status status = parts_.store->Commit(batch_);
-  const store::Batch failed = std::exchange(batch_, {});
+  store::Batch failed = std::exchange(batch_, {});
   if (status.ok()) {
     if (auto notice = parts_.store->TakeNotice()) {
       Note({"store_damaged", std::nullopt, *std::move(notice)});
@@ -184,12 +194,14 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     if (!store_error_.empty()) Note({"store_works", std::nullopt, "the store is written again"});
     store_error_.clear();
     unsaved_.clear();
+    for (const core::Note& note : notes) Announce(note);
     return status;
   }
   batch_.learned = failed.learned;
   batch_.forgotten = failed.forgotten;
   batch_.settings = failed.settings;
-  batch_.events = failed.events;
+  failed.events.erase(failed.events.begin() + events_of_others, failed.events.end());
+  batch_.events = std::move(failed.events);
   if (batch_.events.size() > kMaxUnwrittenEvents) {
     batch_.events.erase(batch_.events.begin(),
                         batch_.events.end() - static_cast<std::ptrdiff_t>(kMaxUnwrittenEvents));
@@ -206,12 +218,13 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
 // rows are written.
 void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const absl::Status& status) {
   std::set<JobId> refused;
+  std::string name;  // of the row that was saved last
   for (core::Effect& effect : effects) {
     if (const auto* accepted = std::get_if<core::Accepted>(&effect)) {
       refused.insert(accepted->id);
       unsaved_.erase(accepted->id);
       Feed(core::NotSaved{accepted->id});
-      Note({"refused", accepted->id, std::string(status.message())});
+      Note({"refused", std::nullopt, absl::StrCat(name, ": ", std::string(status.message()))});
       Answer(accepted->token, status);
     } else if (std::holds_alternative<core::Refused>(effect) ||
                std::holds_alternative<core::Signal>(effect) || IsForSessions(effect)) {
@@ -219,9 +232,11 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
     } else if (const auto* start = std::get_if<core::Start>(&effect);
                start != nullptr && refused.count(start->id) == 0) {
       held_back_.push_back(effect);
-    } else if (const auto* save = std::get_if<core::Save>(&effect);
-               save != nullptr && core::IsEnd(save->record.state)) {
-      held_back_.push_back(effect);
+    } else if (const auto* save = std::get_if<core::Save>(&effect)) {
+      name = save->record.name;
+      if (core::IsEnd(save->record.state) && refused.count(save->record.id) == 0) {
+        held_back_.push_back(effect);
+      }
     }
   }
 }

@@ -108,6 +108,7 @@ class Engine::Impl {
 
   void PressureHinted();
   void Note(const core::Note& note);  // announces it, and keeps it in the store
+  void Keep(const core::Note& note);
 
   void SetExitWatcher(jobs::ExitWatcher* watcher) { exit_watcher_ = watcher; }
   WatchToken NewWatchToken() { return next_watch_token_++; }
@@ -319,6 +320,9 @@ class Engine::Impl {
   // Gets how the commit went.
   std::vector<absl::AnyInvocable<void(const absl::Status&)>> after_commit_;
   std::set<JobId> changed_;
+  // Their rows are new. What happened to them is told once these are on disk, and else never did.
+  std::set<JobId> added_;
+  std::vector<core::Note> notes_of_added_;
   store::Batch batch_;
   // Rows whose write failed, to be tried again; nothing that hangs on them is carried out before.
   std::map<JobId, core::JobRecord> unsaved_;

@@ -1,5 +1,7 @@
 // What programs say of themselves, and reading single processes for who records them.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,23 @@ std::string TextOf(const telemetry::Mark& mark) {
   if (mark.seconds) absl::StrAppend(&text, " in ", FormatSpan(absl::Seconds(*mark.seconds)));
   if (!mark.note.empty()) absl::StrAppend(&text, text.empty() ? "" : ": ", mark.note);
   return text;
+}
+
+// A report is taken as a whole or not at all.
+absl::Status CheckGauges(const std::map<std::string, double>& known,
+                         const std::vector<telemetry::Gauge>& reported) {
+  std::set<std::string> added;
+  for (const telemetry::Gauge& gauge : reported) {
+    if (known.count(gauge.name) == 0) added.insert(gauge.name);
+  }
+  const std::size_t all = known.size() + added.size();
+  if (all <= kMaxGauges) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "gauges: with \"", *added.begin(), "\"",
+          added.size() > 1 ? absl::StrCat(" and ", added.size() - 1, " more") : std::string(),
+          " there would be ", all, ", a client has at most ", kMaxGauges)),
+      kInvalidField, "gauges");
 }
 
 absl::Status NobodyListens(const ReportRequest& request) {
@@ -88,20 +107,18 @@ absl::StatusOr<Reported> Engine::Impl::Report(const ReportRequest& request) {
   } else {
     reported.client = ClientAround(request.caller.pid);
   }
+  if (reported.client) {
+    if (absl::Status status = CheckGauges(said_[*reported.client].gauges, request.gauges);
+        !status.ok()) {
+      return status;
+    }
+  }
   const std::vector<core::ProcessIdentity> from = WithAncestors(request.caller.pid);
   for (const telemetry::Mark& mark : request.marks) TakeMark(mark, reported.client, from, reported);
   if (!reported.client && reported.recordings == 0) return NobodyListens(request);
   if (!reported.client) return reported;
   std::map<std::string, double>& gauges = said_[*reported.client].gauges;
-  for (const telemetry::Gauge& gauge : request.gauges) {
-    if (gauges.count(gauge.name) == 0 && gauges.size() >= kMaxGauges) {
-      return WithReason(absl::ResourceExhaustedError(
-                            absl::StrCat("gauges: \"", gauge.name, "\" would be the ",
-                                         kMaxGauges + 1, "th, a client has at most ", kMaxGauges)),
-                        kInvalidField, "gauges");
-    }
-    gauges[gauge.name] = gauge.value;
-  }
+  for (const telemetry::Gauge& gauge : request.gauges) gauges[gauge.name] = gauge.value;
   return reported;
 }
 

@@ -203,6 +203,10 @@ void Engine::Impl::FillWaiting(telemetry::Frame& frame) {
 
 void Engine::Impl::Note(const core::Note& note) {
   Announce(note);
+  Keep(note);
+}
+
+void Engine::Impl::Keep(const core::Note& note) {
   if (IsKept(note)) batch_.events.push_back({Now().wall, note.job, note.kind, note.text});
 }
 

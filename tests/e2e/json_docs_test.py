@@ -26,7 +26,8 @@ MESSAGES = {"Daemon": "GetVersionResponse", "JobChange": "WatchJobsResponse",
             "Profiles": "ListProfilesResponse", "Config": "GetConfigResponse",
             "ConfigReload": "ReloadConfigResponse"}
 # In the output and not in the API.
-ADDED = {("LogPiece", "data_base64"), ("Config", "running")}
+ADDED = {("LogPiece", "data_base64"), ("Config", "running"), ("Job", "stage"), ("Job", "leases"),
+         ("Job", "waiting_leases"), ("Job", "gauges")}
 # May be left out of a request and is filled in by the daemon.
 FILLED_IN = {("Policy", "wait_free_percent"), ("Policy", "swap_budget_bytes"),
              ("Policy", "kill_free_percent"), ("Policy", "priority"), ("Policy", "grace_ns")}

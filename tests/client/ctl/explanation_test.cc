@@ -233,7 +233,113 @@ TEST(WhyItWaits, OrderOffersThePriorityThatPutsItFirst) {
   EXPECT_THAT(Offered(job, {{2, first}}), ElementsAre("stageloadctl explain 2"));
   // No priority puts a start before a lease.
   const v1::Job lease = Waiting(v1::BLOCKER_KIND_ORDER, 3, 2, "a lease of client 2 goes first");
-  EXPECT_THAT(Offered(lease, {{2, first}}), IsEmpty());
+  EXPECT_THAT(Offered(lease, {{2, first}}), ElementsAre("stageloadctl explain 2"));
+}
+
+// ---- Leases of what runs ----
+
+class Leases : public testing::Test {
+ protected:
+  Leases() {
+    job_.set_start_time_ns(absl::ToUnixNanos(kNow - absl::Minutes(9)));
+    AddClient(job_.id());
+  }
+  v1::ClientSample& AddClient(std::int64_t id) {
+    v1::ClientSample& client = *frame_.add_clients();
+    client.set_job_id(id);
+    return client;
+  }
+  void Holds(v1::ClientSample& client, const std::string& stage, std::int64_t bytes,
+             absl::Duration time) {
+    v1::LeaseSample& lease = *client.add_leases();
+    lease.set_stage(stage);
+    lease.set_memory_bytes(bytes);
+    lease.set_granted_time_ns(absl::ToUnixNanos(kNow - time));
+  }
+  v1::WaitingRequest& Waits(std::int64_t client, std::int64_t lease, const std::string& stage) {
+    v1::WaitingRequest& request = *frame_.add_waiting();
+    request.set_job_id(client);
+    request.set_lease_id(lease);
+    request.set_stage(stage);
+    request.set_memory_bytes(6 * kGiB);
+    request.set_since_ns(absl::ToUnixNanos(kNow - absl::Seconds(90)));
+    return request;
+  }
+  void Block(v1::WaitingRequest& request, v1::BlockerKind kind, double needed,
+             const std::string& text) {
+    v1::Blocker& blocker = *request.add_blockers();
+    blocker.set_kind(kind);
+    blocker.set_needed(needed);
+    blocker.set_text(text);
+  }
+  std::string Said() const { return Paragraph(ExplainJob(job_, {}, kNow, frame_)); }
+  std::vector<std::string> Offered() const {
+    std::vector<std::string> commands;
+    for (const Change& change : ExplainJob(job_, {}, kNow, frame_).changes) {
+      commands.push_back(change.command);
+    }
+    return commands;
+  }
+
+  v1::Job job_ = Job(v1::JOB_STATE_RUNNING);
+  v1::Frame frame_;
+};
+
+TEST_F(Leases, ThoseThatAreHeldAreSaidWithTheirTime) {
+  EXPECT_THAT(Said(), Not(HasSubstr("lease")));
+  v1::ClientSample& client = *frame_.mutable_clients(0);
+  Holds(client, "transformer", 8 * kGiB, absl::Minutes(2));
+  EXPECT_THAT(Said(), HasSubstr(" It holds a lease: transformer 8 GiB, for 2m00s."));
+  Holds(client, "vae", kGiB, absl::Seconds(-3));  // the clock was set back
+  client.mutable_leases(1)->set_forced(true);
+  EXPECT_THAT(Said(), HasSubstr(" It holds 2 leases: transformer 8 GiB, for 2m00s; vae 1 GiB "
+                                "(forced), for 0s."));
+  for (int i = 0; i < 40; ++i) Holds(client, "more", kGiB, absl::Minutes(1));
+  EXPECT_THAT(Said(), AllOf(HasSubstr(" It holds 42 leases: "), HasSubstr("; and 37 more.")));
+}
+
+TEST_F(Leases, WhatOneWaitsForIsSaidWithItsFiguresAndWhoHoldsWhat) {
+  Holds(AddClient(1), "base", 5 * kGiB, absl::Minutes(2));
+  AddClient(2);
+  Block(Waits(3, 7, "vae"), v1::BLOCKER_KIND_MEMORY, 6 * kGiB,
+        "needs 6 GiB, 4 GiB free after 1 GiB kept free");
+  EXPECT_THAT(Said(),
+              EndsWith(" It waits for a lease of 6 GiB (vae), for 1m30s so far. The lease needs 6 "
+                       "GiB, 4 GiB free after 1 GiB kept free; it is granted when enough of that "
+                       "is given back. `stageloadctl explain 1` says what that one does, which "
+                       "holds 5 GiB in leases."));
+}
+
+TEST_F(Leases, OneThatComesAfterAnotherLeadsToItsClient) {
+  Waits(2, 6, "first");
+  v1::WaitingRequest& own = Waits(3, 7, "vae");
+  // Of a lease the place is told by the leases' ids, not by the clients'.
+  Block(own, v1::BLOCKER_KIND_ORDER, 6, "a lease of client 2 goes first");
+  EXPECT_THAT(Said(), HasSubstr("The lease comes after others: a lease of client 2 goes first."));
+  EXPECT_THAT(Offered(), ElementsAre("stageloadctl explain 2"));
+  frame_.mutable_waiting(0)->set_job_id(3);
+  EXPECT_THAT(Offered(), IsEmpty()) << "it is its own";
+}
+
+TEST_F(Leases, OnlyWhatAClientThatRunsMayDoIsOffered) {
+  v1::WaitingRequest& own = Waits(3, 7, "");
+  Block(own, v1::BLOCKER_KIND_LEVEL, 40, "35 % available, needs 40 %");
+  EXPECT_THAT(Said(),
+              HasSubstr(" a lease of 6 GiB, for 1m30s so far. The lease waits until 40 % of "
+                        "memory are available"));
+  EXPECT_THAT(Offered(), IsEmpty()) << "no --wait-free can be changed any more";
+  own.clear_blockers();
+  Block(own, v1::BLOCKER_KIND_SWAP_LIMIT, 0, "2 GiB of swap used");
+  EXPECT_THAT(Offered(), ElementsAre("stageloadctl update 3 --swap-limit none"));
+  own.clear_blockers();
+  Block(own, v1::BLOCKER_KIND_HELD, 0, "its client 3 is suspended");
+  job_.set_state(v1::JOB_STATE_SUSPENDED);
+  EXPECT_THAT(Said(), HasSubstr("The lease is not granted meanwhile: its client 3 is suspended."));
+  EXPECT_THAT(Offered(), ElementsAre("stageloadctl resume 3"));
+  own.clear_blockers();
+  EXPECT_THAT(Said(), HasSubstr("Nothing blocks the lease: it is about to be granted."));
+  job_.set_state(v1::JOB_STATE_COMPLETED);
+  EXPECT_THAT(Said(), Not(HasSubstr("lease"))) << "a frame may be older than its end";
 }
 
 TEST(WhyItWaits, WhatEndsByItselfIsSaidWithItsEnd) {

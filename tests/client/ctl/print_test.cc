@@ -197,5 +197,24 @@ TEST(JobTable, SaysWhatAWaitingJobNeeds) {
                              HasSubstr("MEMORY: needs 20 GiB, 9.1 GiB free (+1 more)")));
 }
 
+TEST(JobTable, SaysWhatARunningClientWaitsFor) {
+  v1::Frame frame;
+  v1::WaitingRequest& request = *frame.add_waiting();
+  request.set_job_id(8);
+  request.set_lease_id(3);
+  request.set_stage("vae");
+  request.set_memory_bytes(6LL << 30);
+  v1::Blocker& blocker = *request.add_blockers();
+  blocker.set_kind(v1::BLOCKER_KIND_MEMORY);
+  blocker.set_text("needs 6 GiB, 4 GiB free");
+  v1::Job job = Job(8, v1::JOB_STATE_RUNNING, 0);
+  EXPECT_THAT(JobTable({job}, frame).Text(0, false),
+              HasSubstr("lease vae, 6 GiB: MEMORY: needs 6 GiB, 4 GiB free"));
+  EXPECT_THAT(JobTable({Job(9, v1::JOB_STATE_RUNNING, 0)}, frame).Text(0, false),
+              Not(HasSubstr("lease")));
+  job.set_reason_text("suspended by a user");
+  EXPECT_THAT(JobTable({job}, frame).Text(0, false), HasSubstr("suspended by a user"));
+}
+
 }  // namespace
 }  // namespace stageload::ctl

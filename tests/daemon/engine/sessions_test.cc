@@ -1,5 +1,6 @@
 // Programs that register themselves, on real processes: what they are told, their leases, and what
 // becomes of both when one of the two sides goes.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -157,6 +158,28 @@ TEST_F(SessionsTest, ARegisteredProgramIsAClientUntilItsStreamEnds) {
   EXPECT_EQ(job->record.name, "pipeline");
   life.engine().Unregister(session.token);
   EXPECT_EQ(life.WaitForEnd(session.client)->record.state, JobState::kCompleted);
+}
+
+TEST_F(SessionsTest, ARegistrationThatCannotBeWrittenIsRefusedAndNeverTold) {
+  Life life(folder_, host_);
+  SQLite::Database vandal(folder_ + "/stageload.db", SQLite::OPEN_READWRITE);
+  vandal.setBusyTimeout(5000);
+  vandal.exec("ALTER TABLE jobs RENAME TO jobs_away");
+  const Session refused = Registering(life, Child());
+  const absl::Status why = refused.told->NextError();
+  EXPECT_EQ(ReasonOf(why), kStoreFailed) << why;
+  vandal.exec("ALTER TABLE jobs_away RENAME TO jobs");
+  const Session next = Register(life, Child());
+  Promised<absl::StatusOr<std::vector<store::EventRow>>> events;
+  life.engine().ListEvents({}, [&](auto rows) { events.Set(std::move(rows)); });
+  const auto told = events.Get();
+  ASSERT_TRUE(told.ok()) << told.status();
+  std::vector<std::string> kinds;
+  for (const store::EventRow& event : *told) {
+    kinds.push_back(event.kind);
+    EXPECT_EQ(event.job.value_or(next.client), next.client) << event.kind << " of nobody";
+  }
+  EXPECT_THAT(kinds, ::testing::UnorderedElementsAre("store_failed", "store_works", "registered"));
 }
 
 TEST_F(SessionsTest, AProgramWithoutANameIsCalledAsItsCommand) {
@@ -563,6 +586,29 @@ TEST_F(SessionsTest, GaugesAndStagesAreTheClientsOfWhoeverIsInItsTree) {
   report.client = session.client;
   report.caller = session.caller;
   EXPECT_TRUE(Report(life, report).ok());
+}
+
+TEST_F(SessionsTest, AReportWithTooManyGaugesIsRefusedAsAWhole) {
+  Life life(folder_, host_);
+  const Session session = Register(life, Child());
+  ReportRequest report;
+  report.client = session.client;
+  report.caller = session.caller;
+  const auto with = [&](int first, int last) {
+    report.gauges.clear();
+    for (int i = first; i <= last; ++i) report.gauges.push_back({absl::StrCat("g", i), 1.0 * i});
+    return Report(life, report).status();
+  };
+  ASSERT_TRUE(with(1, 30).ok());
+  const absl::Status refused = with(30, 33);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_EQ(FieldOf(refused), "gauges");
+  EXPECT_EQ(refused.message(),
+            "gauges: with \"g31\" and 2 more there would be 33, a client has at most 32");
+  EXPECT_TRUE(with(40, 41).ok()) << "those that would have fitted were not taken";
+  EXPECT_EQ(with(50, 50).message(),
+            "gauges: with \"g50\" there would be 33, a client has at most 32");
+  EXPECT_TRUE(with(1, 30).ok()) << "known ones are told anew";
 }
 
 TEST_F(SessionsTest, AReportThatNobodyHearsIsAnError) {
