@@ -123,6 +123,10 @@ std::optional<Finding> CheckStoreFile(const std::string& path) {
     return Fail(kCheck, absl::StrCat(path, " is no database: it was written over"), kMends);
   }
   if (found.st_size >= *bytes) return std::nullopt;
+  // SQLite writes the first page first when it moves the log into the file: where a full disk or a
+  // crash ends that, the log has the rest.
+  struct stat log {};
+  if (::stat((path + "-wal").c_str(), &log) == 0 && log.st_size > 0) return std::nullopt;
   return Fail(kCheck,
               absl::StrCat(path, " has ", found.st_size, " of ", *bytes, " bytes: it was cut"),
               kMends);

@@ -654,6 +654,11 @@ TEST(DoctorStore, AFileThatWasCutOrWrittenOverIsKnownByItsBeginning) {
   EXPECT_THAT(found(), Oks("sound"));
   std::ofstream(path) << sound.substr(0, 4096);
   EXPECT_THAT(found(), Fails("has 4096 of 8192 bytes: it was cut", "at its start"));
+  // The write-ahead log has what a full disk has kept from the file.
+  std::ofstream(path + "-wal") << "pages";
+  EXPECT_THAT(found(), Oks("sound"));
+  std::ofstream(path + "-wal") << "";
+  EXPECT_THAT(found(), Fails("it was cut"));
   std::ofstream(path) << std::string(8192, 'x');
   EXPECT_THAT(found(), Fails("is no database", "at its start"));
   std::ofstream(path) << "";
