@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Generator
@@ -628,31 +629,36 @@ def test_a_load_that_waits_for_its_lease_holds_up_nobody_who_frees(no_daemon: Da
     no_daemon.start()
     loaded: list[Any] = []
     waits = threading.Event()
-    with ThreadPoolExecutor() as threads, Job("render", on_wait=lambda _: waits.set()) as job:
+    with (
+        ThreadPoolExecutor(1) as first,
+        ThreadPoolExecutor(1) as second,
+        Job("render", on_wait=lambda _: waits.set()) as job,
+    ):
         models = StagedModels(
             {name: Model(linear(loaded, name), memory="100M") for name in "abc"},
             stages={"first": ["a", "b"], "second": ["c"]},
             job=job,
         )
 
-        def load(name: str) -> Any:
+        def load(name: str, thread: ThreadPoolExecutor) -> Any:
+            """In one that has no lease, or it would be let in at once."""
             waits.clear()
-            loading = threads.submit(models.__getitem__, name)
+            loading = thread.submit(models.__getitem__, name)
             assert waits.wait(20)
             return loading
 
         with models.stage("first"):
             models["a"]
-            twice = [load("b"), threads.submit(models.__getitem__, "b")]
+            twice = [load("b", first), second.submit(models.__getitem__, "b")]
             models.free("a")
             assert twice[0].result(20) is twice[1].result(20)
-            late = load("a")
+            late = load("a", second)
             with models.stage("second"):
                 with pytest.raises(StageloadError, match='stage "second" does not name "a"'):
                     late.result(20)
                 models["c"]
                 eventually(lambda: no_daemon.leases("render") == ["second"])
-        late = load("a")
+        late = load("a", second)
         models.close()
         late.result(20)
         assert loaded == ["a", "b", "c", "a"]
@@ -1018,6 +1024,31 @@ def test_a_free_that_is_interrupted_when_the_memory_is_gone_gives_the_lease_back
                     models.close()
             assert models.loaded == []
             eventually(lambda: daemon.leases("render") == [])
+
+
+def test_a_daemon_that_does_not_answer_holds_up_a_stage_once_and_not_for_each_model(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    names = ["a", "b", "c", "d"]
+    with Job("render") as job, MemoryMeter(tmp_path / "run.jsonl", interval=0.05) as meter:
+        models = StagedModels(
+            {name: Model(linear(), memory="30M") for name in names},
+            stages={"all": names, "none": []},
+            job=job,
+        )
+        with models.stage("all"):
+            for name in names:
+                models[name]
+        eventually(lambda: len(daemon.leases("render")) == 4)
+        with daemon.hung():
+            begin = time.monotonic()
+            with models.stage("none"):
+                took = time.monotonic() - begin
+        assert models.loaded == []
+        assert took < 5
+        eventually(lambda: daemon.leases("render") == [])
+        # A daemon may hear later what it did not answer.
+        eventually(lambda: meter.summary()["releases"]["count"] >= 4)
 
 
 def test_models_that_nobody_has_any_more_give_their_leases_back(daemon: Daemon) -> None:

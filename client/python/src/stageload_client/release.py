@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
+from ._loop import Together
 from .errors import ReleasedModuleError
 from .job import active_job
 from .meter import active_meters
@@ -90,6 +91,17 @@ def release(
     if refused is not None:
         raise refused
     begin = time.monotonic()
+    stats = free(module, name, stage, keep, empty_cache)
+    with Together() as told:
+        tell("release", name, stats.nbytes, time.monotonic() - begin, stage, told)
+    warn_of_held(name, stats, stacklevel=3)
+    return stats
+
+
+def free(
+    module: Any, name: str, stage: str | None, keep: Iterable[Keep], empty_cache: bool = True
+) -> ReleaseStats:
+    """release() of what it does not refuse, without a word."""
     compiled = _is_compiled(module)
     storages, kept = _strip(module, name, stage, _storages_of_all(keep))
     gc.collect()
@@ -101,17 +113,19 @@ def release(
         held = _alive(storages)
     if empty_cache:
         empty_caches()
-    nbytes = sum(size for _, size in storages) - held
-    _tell(name, stage, nbytes, time.monotonic() - begin)
-    if held:
+    return ReleaseStats(sum(size for _, size in storages) - held, kept, held)
+
+
+def warn_of_held(name: str, stats: ReleaseStats, stacklevel: int) -> None:
+    if stats.held:
+        total = format_size(stats.nbytes + stats.held)
         warnings.warn(
-            f'"{name}": {format_size(held)} of {format_size(nbytes + held)} stay in memory: '
+            f'"{name}": {format_size(stats.held)} of {total} stay in memory: '
             "something else refers to them, such as an optimizer, a hook, a variable, or the graph "
             "of a result (which torch.no_grad() does without)",
             StillHeldWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
-    return ReleaseStats(nbytes, kept, held)
 
 
 def is_released(module: torch.nn.Module) -> bool:
@@ -462,25 +476,30 @@ def empty_caches() -> None:
             c.malloc_trim(0)  # glibc keeps what is freed below some 32 MiB
 
 
-def _tell(name: str, stage: str | None, nbytes: int, seconds: float) -> None:
-    tell("release", name, nbytes, seconds, stage)
-
-
 def tell(
-    kind: str, name: str, nbytes: int, seconds: float, stage: str | None, note: str = ""
+    kind: str,
+    name: str,
+    nbytes: int,
+    seconds: float,
+    stage: str | None,
+    told: Together,
+    note: str = "",
 ) -> None:
     """A load or a release, to the job of this process, which tells recordings, too; else to its
-    meters. That nobody hears it is no error of who loads."""
+    meters. That nobody hears it is no error of who loads. It is heard once `told` is over."""
+
+    def to_meters() -> None:
+        for meter in active_meters():
+            with contextlib.suppress(Exception):
+                write = {"load": meter.load, "reload": meter.reload, "release": meter.release}[kind]
+                write(name, nbytes, seconds, stage=stage or "", note=note)
+
     job = active_job()
-    with contextlib.suppress(Exception):
-        if job is not None and job.mark(
-            note, kind=kind, stage=stage, name=name, nbytes=nbytes, seconds=seconds
-        ):
-            return
-    for meter in active_meters():
+    if job is not None:
         with contextlib.suppress(Exception):
-            write = {"load": meter.load, "reload": meter.reload, "release": meter.release}[kind]
-            write(name, nbytes, seconds, stage=stage or "", note=note)
+            job._begin_mark(told, kind, name, nbytes, seconds, stage, note, to_meters)
+            return
+    to_meters()
 
 
 @contextlib.contextmanager

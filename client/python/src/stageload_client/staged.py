@@ -45,18 +45,20 @@ from typing import Any, Callable, Union
 
 from ._exit import Held, gives_back, when_gone
 from ._lock import ForkedLock
+from ._loop import Together
 from .errors import StageloadError
 from .job import Job, Lease
 from .release import (
     StillHeldWarning,
     empty_caches,
+    free,
     generators_kept,
     is_module,
     is_released,
     module_size,
     refusal,
-    release,
     tell,
+    warn_of_held,
 )
 from .units import Duration, Size, parse_size, parse_timeout
 
@@ -283,7 +285,8 @@ class StagedModels:
         if name not in self._models:
             raise KeyError(name)
         if name in self._loaded and self._loaded[name].freeing:
-            self._free(name, self._stage)
+            with Together() as told:
+                self._free(name, self._stage, told)
         if name in self._loaded:
             return True
         stage = self._stage
@@ -309,9 +312,11 @@ class StagedModels:
             if name not in self._stages:
                 known = ", ".join(self._stages)
                 raise ValueError(f'there is no stage "{name}", only: {known}')
-            self._free_all([model for model in self._loaded if model not in self._stages[name]])
-            if self._job is not None and not self._job.closed and not self._lease_tells(name):
-                self._job.new_stage(name)
+            with Together() as told:
+                unnamed = [model for model in self._loaded if model not in self._stages[name]]
+                self._free_all(unnamed, told)
+                if self._job is not None and not self._job.closed and not self._lease_tells(name):
+                    self._job.new_stage(name)
             self._entered.append(stage)
 
     def _leave(self, stage: _Stage) -> None:
@@ -319,14 +324,14 @@ class StagedModels:
         with contextlib.suppress(ValueError):  # it was not entered
             self._entered.remove(stage)
 
-    def _free_all(self, names: Sequence[str]) -> None:
+    def _free_all(self, names: Sequence[str], told: Together) -> None:
         """What cannot be freed is told before anything is."""
         for name in names:
             refused = refusal(self._loaded[name].module, name)
             if isinstance(refused, ValueError):
                 raise refused
         for name in names:
-            self._free(name, self._stage)
+            self._free(name, self._stage, told)
 
     def _lease_tells(self, stage: str) -> bool:
         """Whether the stage begins with a lease that has its name."""
@@ -354,16 +359,16 @@ class StagedModels:
         return self._sizes.get(name)
 
     def free(self, name: str) -> None:
-        with self._lock:
+        with self._lock, Together() as told:
             if name in self._loaded:
-                self._free(name, self._stage)
+                self._free(name, self._stage, told)
 
     def close(self) -> None:
         """Frees all of them. What release() refuses stays loaded, with its lease, and its error is
         raised when the others are freed."""
-        with self._lock, contextlib.ExitStack() as frees:
+        with self._lock, Together() as told, contextlib.ExitStack() as frees:
             for name in list(self._loaded):
-                frees.callback(self._free, name, self._stage)
+                frees.callback(self._free, name, self._stage, told)
 
     def __enter__(self) -> StagedModels:
         return self
@@ -412,9 +417,10 @@ class StagedModels:
         if measured:
             self._sizes.put(name, measured)
         note = "" if self._stage else "outside_stage"
-        tell(kind, name, loaded.nbytes, took, self._stage, note)
+        with Together() as told:
+            tell(kind, name, loaded.nbytes, took, self._stage, told, note)
 
-    def _free(self, name: str, stage: str | None) -> None:
+    def _free(self, name: str, stage: str | None, told: Together) -> None:
         """Afterwards it is forgotten and its lease given back, also when something else holds it;
         unless it could not be freed, or that was interrupted, and its memory is in use still."""
         loaded = self._loaded[name]
@@ -424,15 +430,18 @@ class StagedModels:
         loaded.freeing = True
         try:
             if refused is None:
-                release(loaded.module, name=name, stage=stage, keep=self._keep(name))
+                begin = time.monotonic()
+                stats = free(loaded.module, name, stage, self._keep(name))
+                tell("release", name, stats.nbytes, time.monotonic() - begin, stage, told)
+                warn_of_held(name, stats, stacklevel=2)
             else:
-                _drop(loaded, name, stage)
+                _drop(loaded, name, stage, told)
         except BaseException as error:
             # Where warnings are errors; or an interrupt, after its memory was given up.
             if isinstance(error, StillHeldWarning) or self._is_empty(name):
-                self._forget(name)
+                self._forget(name, told)
             raise
-        self._forget(name)
+        self._forget(name, told)
 
     def _is_empty(self, name: str) -> bool:
         module = self._loaded[name].module
@@ -446,11 +455,11 @@ class StagedModels:
         others = [other.module for key, other in self._loaded.items() if key != name]
         return [other for other in others if is_module(other)]
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, told: Together) -> None:
         lease = self._loaded[name].lease
         try:
             if lease is not None:
-                lease.release()
+                lease._begin_release(told)
         except BaseException:
             if lease is not None:
                 lease._drop()
@@ -478,7 +487,7 @@ class _Stage(contextlib.ContextDecorator):
         self._models._leave(self)
 
 
-def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
+def _drop(loaded: _Loaded, name: str, stage: str | None, told: Together) -> None:
     """For what release() is not made for."""
     begin = time.monotonic()
     alive: Callable[[], Any] = lambda: None  # noqa: E731
@@ -488,7 +497,7 @@ def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
     gc.collect()
     empty_caches()
     held = alive() is not None
-    tell("release", name, 0 if held else loaded.nbytes, time.monotonic() - begin, stage)
+    tell("release", name, 0 if held else loaded.nbytes, time.monotonic() - begin, stage, told)
     if held:
         warnings.warn(
             f'"{name}" stays in memory: something else refers to it', StillHeldWarning, stacklevel=2
