@@ -134,14 +134,45 @@ def is_released(module: torch.nn.Module) -> bool:
 
 def module_size(module: torch.nn.Module, keep: Iterable[Keep] = ()) -> int:
     """Bytes of all that release() would free, each storage counted once."""
+    return torch_size([module], keep)
+
+
+def torch_size(weights: Iterable[Keep], keep: Iterable[Keep] = ()) -> int:
+    """The same of several, and of tensors."""
     kept = _storages_of_all(keep)
     sizes: dict[int, int] = {}
-    for owner in module.modules():
-        for _, _, tensor in _tensors_of(owner):
+    for one in weights:
+        for tensor in _tensors_in(one):
             for storage in _storages(tensor):
                 if storage._cdata not in kept:
                     sizes[storage._cdata] = _nbytes(storage)
     return sum(sizes.values())
+
+
+def weights_in(model: Any) -> list[Any]:
+    """Modules and tensors of torch, and arrays of others: the model itself, or what is in a dict,
+    list or tuple, at any depth."""
+    found, left, seen = [], [model], set()
+    for part in left:  # which grows meanwhile
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if is_of_torch(part) or hasattr(type(part), "nbytes"):
+            found.append(part)
+        elif isinstance(part, dict):
+            left += dict.values(part)
+        elif isinstance(part, (list, tuple)):
+            left += part
+    return found
+
+
+def modules_of(model: Any) -> Any:
+    """What release() can free of it: itself, or the modules in it as one. None where there are
+    none."""
+    if is_module(model):
+        return model
+    modules = [part for part in weights_in(model) if is_module(part)]
+    return sys.modules["torch"].nn.ModuleList(modules) if modules else None
 
 
 # ---- What a module holds ----
@@ -202,14 +233,16 @@ def _storages_of_all(keep: Iterable[Keep]) -> set[int]:
 
     kept: set[int] = set()
     for one in [keep] if isinstance(keep, (torch.nn.Module, torch.Tensor)) else keep:
-        if isinstance(one, torch.nn.Module):
-            tensors = [tensor for owner in one.modules() for _, _, tensor in _tensors_of(owner)]
-        elif isinstance(one, torch.Tensor):
-            tensors = [one]
-        else:
+        if not is_of_torch(one):
             raise TypeError(f"keep: modules and tensors, not {type(one).__name__}")
-        kept.update(storage._cdata for tensor in tensors for storage in _storages(tensor))
+        kept.update(storage._cdata for tensor in _tensors_in(one) for storage in _storages(tensor))
     return kept
+
+
+def _tensors_in(one: Any) -> list[torch.Tensor]:
+    if not is_module(one):
+        return [one]
+    return [tensor for owner in one.modules() for _, _, tensor in _tensors_of(owner)]
 
 
 # ---- What is refused ----
@@ -219,6 +252,11 @@ def is_module(model: Any) -> bool:
     """Of torch, which is not imported for it: MLX has no need of that, and modules of its own."""
     torch: Any = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def is_of_torch(part: Any) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(part, (torch.nn.Module, torch.Tensor))
 
 
 def refusal(module: Any, name: str) -> TypeError | ValueError | None:
