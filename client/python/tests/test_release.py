@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Generator
@@ -45,6 +46,7 @@ from stageload_client import (  # noqa: E402
     staged,
     watch_pipeline,
 )
+from stageload_client._loop import library  # noqa: E402
 from stageload_client.staged import sizes_path  # noqa: E402
 
 nn: Any = torch.nn
@@ -628,31 +630,36 @@ def test_a_load_that_waits_for_its_lease_holds_up_nobody_who_frees(no_daemon: Da
     no_daemon.start()
     loaded: list[Any] = []
     waits = threading.Event()
-    with ThreadPoolExecutor() as threads, Job("render", on_wait=lambda _: waits.set()) as job:
+    with (
+        ThreadPoolExecutor(1) as first,
+        ThreadPoolExecutor(1) as second,
+        Job("render", on_wait=lambda _: waits.set()) as job,
+    ):
         models = StagedModels(
             {name: Model(linear(loaded, name), memory="100M") for name in "abc"},
             stages={"first": ["a", "b"], "second": ["c"]},
             job=job,
         )
 
-        def load(name: str) -> Any:
+        def load(name: str, thread: ThreadPoolExecutor) -> Any:
+            """In one that has no lease, or it would be let in at once."""
             waits.clear()
-            loading = threads.submit(models.__getitem__, name)
+            loading = thread.submit(models.__getitem__, name)
             assert waits.wait(20)
             return loading
 
         with models.stage("first"):
             models["a"]
-            twice = [load("b"), threads.submit(models.__getitem__, "b")]
+            twice = [load("b", first), second.submit(models.__getitem__, "b")]
             models.free("a")
             assert twice[0].result(20) is twice[1].result(20)
-            late = load("a")
+            late = load("a", second)
             with models.stage("second"):
                 with pytest.raises(StageloadError, match='stage "second" does not name "a"'):
                     late.result(20)
                 models["c"]
                 eventually(lambda: no_daemon.leases("render") == ["second"])
-        late = load("a")
+        late = load("a", second)
         models.close()
         late.result(20)
         assert loaded == ["a", "b", "c", "a"]
@@ -679,7 +686,7 @@ def test_a_load_that_is_interrupted_keeps_the_model_and_its_lease_or_neither(
             if moment == "acquired":
                 patched.setattr(job, "_tell_gauges", interrupts)
             elif moment == "measured":
-                patched.setattr(staged, "module_size", interrupts)
+                patched.setattr(staged, "torch_size", interrupts)
             elif moment == "remembered":
                 patched.setattr(models._sizes, "put", interrupts)
             elif moment == "told":
@@ -903,6 +910,65 @@ def test_what_release_is_not_made_for_is_let_go_of(daemon: Daemon) -> None:
             eventually(lambda: daemon.leases("render") == [])
 
 
+def test_modules_in_a_tuple_or_dict_are_released_too(daemon: Daemon) -> None:
+    def tied() -> Any:
+        encoder, decoder = nn.Linear(256, 256), nn.Linear(256, 256)
+        decoder.weight = encoder.weight
+        return {"parts": [encoder, decoder], "table": torch.zeros(256)}
+
+    with Job("render") as job, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        models = StagedModels(
+            {
+                "llm": Model(lambda: (Bundle(), nn.Linear(256, 256)), memory="30M"),
+                "tied": Model(tied, memory="20M"),
+            },
+            stages={"all": ["llm", "tied"], "none": []},
+            job=job,
+        )
+        with models.stage("all"):
+            tokenizer, model = models["llm"]
+            parts = models["tied"]["parts"]
+            eventually(lambda: len(daemon.leases("render")) == 2)
+        with models.stage("none"):
+            assert tokenizer.modules == ("a", "b")
+            for module, name in ((model, "llm.0"), (parts[0], "tied.0"), (parts[1], "tied.1")):
+                with pytest.raises(ReleasedModuleError, match=f'"{name}" was released'):
+                    module(torch.rand(1, 256))
+            eventually(lambda: daemon.leases("render") == [])
+    again = StagedModels({"llm": Bundle, "tied": Bundle}, stages={}, name="render")
+    assert (again.size("llm"), again.size("tied")) == (SIZE, SIZE + 2 * 4 * 256)
+
+
+class WithSlots:
+    __slots__ = ("weight",)
+
+
+@pytest.mark.parametrize("holds", ["nothing", "all", "weight"])
+@pytest.mark.parametrize("kind", ["dict", "slots", "with a module"])
+def test_what_is_held_of_a_model_without_weak_references_is_told(
+    home: Path, kind: str, holds: str
+) -> None:
+    def load() -> Any:
+        if kind == "slots":
+            return WithSlots()
+        return {"w": torch.zeros(9), **({"m": nn.Linear(2, 2)} if "module" in kind else {})}
+
+    models = StagedModels({"a": load}, stages={})
+    mine = models["a"]
+    if holds == "nothing" or (holds == "weight" and kind == "slots"):
+        mine = None
+    elif holds == "weight":
+        mine = mine["w"]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        models.close()
+    said = [str(warning.message) for warning in warned]
+    told = ['"a" stays in memory: something else refers to it'] if mine is not None else []
+    assert said == told
+    assert models.loaded == []
+
+
 def test_of_what_cannot_be_measured_no_size_is_remembered(home: Path) -> None:
     models = StagedModels(
         {"bundle": Model(Bundle, memory="50M"), "linear": Model(linear(), memory="50M")},
@@ -1020,6 +1086,31 @@ def test_a_free_that_is_interrupted_when_the_memory_is_gone_gives_the_lease_back
             eventually(lambda: daemon.leases("render") == [])
 
 
+def test_a_daemon_that_does_not_answer_holds_up_a_stage_once_and_not_for_each_model(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    names = ["a", "b", "c", "d"]
+    with Job("render") as job, MemoryMeter(tmp_path / "run.jsonl", interval=0.05) as meter:
+        models = StagedModels(
+            {name: Model(linear(), memory="30M") for name in names},
+            stages={"all": names, "none": []},
+            job=job,
+        )
+        with models.stage("all"):
+            for name in names:
+                models[name]
+        eventually(lambda: len(daemon.leases("render")) == 4)
+        with daemon.hung():
+            begin = time.monotonic()
+            with models.stage("none"):
+                took = time.monotonic() - begin
+        assert models.loaded == []
+        assert took < 5
+        eventually(lambda: daemon.leases("render") == [])
+        # A daemon may hear later what it did not answer.
+        eventually(lambda: meter.summary()["releases"]["count"] >= 4)
+
+
 def test_models_that_nobody_has_any_more_give_their_leases_back(daemon: Daemon) -> None:
     def load(job: Job, label: str, loader: Callable[[], Any]) -> Any:
         models = StagedModels({label: Model(loader, memory="30M")}, stages={}, job=job)
@@ -1032,6 +1123,15 @@ def test_models_that_nobody_has_any_more_give_their_leases_back(daemon: Daemon) 
         load(job, "module", linear())
         load(job, "object", Bundle)
         load(job, "list", list)  # of which there are no weak references
+        weights = load(job, "weights", lambda: {"a": torch.zeros(9), "b": [torch.zeros(9)]})
+        gc.collect()
+        eventually(lambda: daemon.leases("render") == ["kept", "weights"])
+        inside = weights.pop("b")
+        del weights
+        gc.collect()
+        library().run(asyncio.sleep(0.1))
+        assert job.current_stage == "weights"
+        del inside
         gc.collect()
         eventually(lambda: daemon.leases("render") == ["kept"])
         assert job.current_stage == "kept"

@@ -248,6 +248,29 @@ class LibraryThread:
             self._refuse_all()
 
 
+class Together:
+    """Work that is begun one by one and waited for at once, as the `with` is left: not on the
+    library's thread, nor by an interrupt."""
+
+    def __init__(self) -> None:
+        self._ends: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._lasting = 0
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        library().submit(work, lambda *_: self._ends.put(None))
+        self._lasting += 1
+
+    def __enter__(self) -> Together:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if on_library_thread() or (kind is not None and not issubclass(kind, Exception)):
+            return
+        while self._lasting > 0:
+            self._ends.get()
+            self._lasting -= 1
+
+
 def in_loop() -> bool:
     try:
         asyncio.get_running_loop()

@@ -48,7 +48,7 @@ from ._connection import options_for
 from ._exit import Held, gives_back, gives_back_async
 from ._gauges import device_gauges
 from ._line import this_line
-from ._loop import CallbackThread, LibraryThread, in_loop, library, say
+from ._loop import CallbackThread, LibraryThread, Together, in_loop, library, say
 from ._session import Ask, Grant, Phase, Session
 from ._stop import MainThreadStop
 from ._wire import admission_service_pb2 as admission
@@ -239,6 +239,18 @@ class Lease:
             if ask is not None:
                 self._job._stage_ends(self)
                 library().finish(self._job._session.release_of(ask))
+                self._given_back(ask)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _begin_release(self, together: Together) -> None:
+        """release(), which is not waited for here."""
+        try:
+            ask = self._to_give_back()
+            if ask is not None:
+                self._job._stage_ends(self)
+                together.begin(self._job._session.release_of(ask))
                 self._given_back(ask)
         except BaseException:
             self._drop()
@@ -669,6 +681,30 @@ class Job:
     ) -> bool:
         mark = _mark(note, kind, stage, name, nbytes, seconds)
         return await self._thread().run_async(self._session.report({}, [mark]))
+
+    def _begin_mark(
+        self,
+        together: Together,
+        kind: str,
+        name: str,
+        nbytes: float,
+        seconds: float,
+        stage: str | None,
+        note: str,
+        unheard: Callable[[], None],
+    ) -> None:
+        """mark(), which is not waited for here. `unheard` is called, on the library's thread, where
+        no daemon heard it."""
+        mark = _mark(note, kind, stage, name, nbytes, seconds)
+        self._thread()
+
+        async def tell() -> None:
+            with contextlib.suppress(StageloadError):
+                if await self._session.report({}, [mark]):
+                    return
+            unheard()
+
+        together.begin(tell())
 
     def new_stage(self, name: str) -> bool:
         """Names the stage that begins, without a lease."""

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
+from ._loop import Together
 from .errors import ReleasedModuleError
 from .job import active_job
 from .meter import active_meters
@@ -90,6 +91,17 @@ def release(
     if refused is not None:
         raise refused
     begin = time.monotonic()
+    stats = free(module, name, stage, keep, empty_cache)
+    with Together() as told:
+        tell("release", name, stats.nbytes, time.monotonic() - begin, stage, told)
+    warn_of_held(name, stats, stacklevel=3)
+    return stats
+
+
+def free(
+    module: Any, name: str, stage: str | None, keep: Iterable[Keep], empty_cache: bool = True
+) -> ReleaseStats:
+    """release() of what it does not refuse, without a word."""
     compiled = _is_compiled(module)
     storages, kept = _strip(module, name, stage, _storages_of_all(keep))
     gc.collect()
@@ -101,17 +113,19 @@ def release(
         held = _alive(storages)
     if empty_cache:
         empty_caches()
-    nbytes = sum(size for _, size in storages) - held
-    _tell(name, stage, nbytes, time.monotonic() - begin)
-    if held:
+    return ReleaseStats(sum(size for _, size in storages) - held, kept, held)
+
+
+def warn_of_held(name: str, stats: ReleaseStats, stacklevel: int) -> None:
+    if stats.held:
+        total = format_size(stats.nbytes + stats.held)
         warnings.warn(
-            f'"{name}": {format_size(held)} of {format_size(nbytes + held)} stay in memory: '
+            f'"{name}": {format_size(stats.held)} of {total} stay in memory: '
             "something else refers to them, such as an optimizer, a hook, a variable, or the graph "
             "of a result (which torch.no_grad() does without)",
             StillHeldWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
-    return ReleaseStats(nbytes, kept, held)
 
 
 def is_released(module: torch.nn.Module) -> bool:
@@ -120,14 +134,45 @@ def is_released(module: torch.nn.Module) -> bool:
 
 def module_size(module: torch.nn.Module, keep: Iterable[Keep] = ()) -> int:
     """Bytes of all that release() would free, each storage counted once."""
+    return torch_size([module], keep)
+
+
+def torch_size(weights: Iterable[Keep], keep: Iterable[Keep] = ()) -> int:
+    """The same of several, and of tensors."""
     kept = _storages_of_all(keep)
     sizes: dict[int, int] = {}
-    for owner in module.modules():
-        for _, _, tensor in _tensors_of(owner):
+    for one in weights:
+        for tensor in _tensors_in(one):
             for storage in _storages(tensor):
                 if storage._cdata not in kept:
                     sizes[storage._cdata] = _nbytes(storage)
     return sum(sizes.values())
+
+
+def weights_in(model: Any) -> list[Any]:
+    """Modules and tensors of torch, and arrays of others: the model itself, or what is in a dict,
+    list or tuple, at any depth."""
+    found, left, seen = [], [model], set()
+    for part in left:  # which grows meanwhile
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if is_of_torch(part) or hasattr(type(part), "nbytes"):
+            found.append(part)
+        elif isinstance(part, dict):
+            left += dict.values(part)
+        elif isinstance(part, (list, tuple)):
+            left += part
+    return found
+
+
+def modules_of(model: Any) -> Any:
+    """What release() can free of it: itself, or the modules in it as one. None where there are
+    none."""
+    if is_module(model):
+        return model
+    modules = [part for part in weights_in(model) if is_module(part)]
+    return sys.modules["torch"].nn.ModuleList(modules) if modules else None
 
 
 # ---- What a module holds ----
@@ -188,14 +233,16 @@ def _storages_of_all(keep: Iterable[Keep]) -> set[int]:
 
     kept: set[int] = set()
     for one in [keep] if isinstance(keep, (torch.nn.Module, torch.Tensor)) else keep:
-        if isinstance(one, torch.nn.Module):
-            tensors = [tensor for owner in one.modules() for _, _, tensor in _tensors_of(owner)]
-        elif isinstance(one, torch.Tensor):
-            tensors = [one]
-        else:
+        if not is_of_torch(one):
             raise TypeError(f"keep: modules and tensors, not {type(one).__name__}")
-        kept.update(storage._cdata for tensor in tensors for storage in _storages(tensor))
+        kept.update(storage._cdata for tensor in _tensors_in(one) for storage in _storages(tensor))
     return kept
+
+
+def _tensors_in(one: Any) -> list[torch.Tensor]:
+    if not is_module(one):
+        return [one]
+    return [tensor for owner in one.modules() for _, _, tensor in _tensors_of(owner)]
 
 
 # ---- What is refused ----
@@ -205,6 +252,11 @@ def is_module(model: Any) -> bool:
     """Of torch, which is not imported for it: MLX has no need of that, and modules of its own."""
     torch: Any = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def is_of_torch(part: Any) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(part, (torch.nn.Module, torch.Tensor))
 
 
 def refusal(module: Any, name: str) -> TypeError | ValueError | None:
@@ -462,25 +514,30 @@ def empty_caches() -> None:
             c.malloc_trim(0)  # glibc keeps what is freed below some 32 MiB
 
 
-def _tell(name: str, stage: str | None, nbytes: int, seconds: float) -> None:
-    tell("release", name, nbytes, seconds, stage)
-
-
 def tell(
-    kind: str, name: str, nbytes: int, seconds: float, stage: str | None, note: str = ""
+    kind: str,
+    name: str,
+    nbytes: int,
+    seconds: float,
+    stage: str | None,
+    told: Together,
+    note: str = "",
 ) -> None:
     """A load or a release, to the job of this process, which tells recordings, too; else to its
-    meters. That nobody hears it is no error of who loads."""
+    meters. That nobody hears it is no error of who loads. It is heard once `told` is over."""
+
+    def to_meters() -> None:
+        for meter in active_meters():
+            with contextlib.suppress(Exception):
+                write = {"load": meter.load, "reload": meter.reload, "release": meter.release}[kind]
+                write(name, nbytes, seconds, stage=stage or "", note=note)
+
     job = active_job()
-    with contextlib.suppress(Exception):
-        if job is not None and job.mark(
-            note, kind=kind, stage=stage, name=name, nbytes=nbytes, seconds=seconds
-        ):
-            return
-    for meter in active_meters():
+    if job is not None:
         with contextlib.suppress(Exception):
-            write = {"load": meter.load, "reload": meter.reload, "release": meter.release}[kind]
-            write(name, nbytes, seconds, stage=stage or "", note=note)
+            job._begin_mark(told, kind, name, nbytes, seconds, stage, note, to_meters)
+            return
+    to_meters()
 
 
 @contextlib.contextmanager

@@ -15,8 +15,9 @@
 Entering a stage frees every model that it does not name. A model is loaded when it is first asked
 for, under a lease of its size. Random generators stand after a load where they stood before.
 
-A torch module is freed by release(), whoever else refers to it. Of anything else, such as a model
-of MLX, the reference is dropped, so that it is freed unless something else refers to it.
+A torch module, also one in a dict, list or tuple, is freed by release(), whoever else refers to it.
+Of anything else, such as a model of MLX or a dict of tensors, the reference is dropped, so that it
+is freed unless something else refers to it.
 
 Threads: one at a time loads or frees; a model must not be in use when a stage begins that frees it.
 A load that waits for its lease holds up other loads, but nobody who frees; unless it is the loader
@@ -38,25 +39,30 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
 from ._exit import Held, gives_back, when_gone
 from ._lock import ForkedLock
+from ._loop import Together
 from .errors import StageloadError
 from .job import Job, Lease
 from .release import (
     StillHeldWarning,
     empty_caches,
+    free,
     generators_kept,
     is_module,
+    is_of_torch,
     is_released,
-    module_size,
+    modules_of,
     refusal,
-    release,
     tell,
+    torch_size,
+    warn_of_held,
+    weights_in,
 )
 from .units import Duration, Size, parse_size, parse_timeout
 
@@ -95,8 +101,8 @@ class Model:
     """How one is loaded, and how large it is.
 
     memory: bytes to declare. Else the tensors of `files` (a .safetensors file or a folder of them),
-    else what it took the last time that it was loaded, in this run or an earlier one, which only a
-    torch module tells.
+    else what it took the last time that it was loaded, in this run or an earlier one, which only
+    modules and tensors of torch tell.
     """
 
     load: Callable[[], Any]
@@ -208,23 +214,32 @@ class _Loaded:
     def take(self, module: Any) -> None:
         self.module = module
         if self._last is not None:
-            with contextlib.suppress(TypeError):  # of some classes there are no weak references
-                self._last.module = weakref.ref(module)
+            self._last.parts = _weakly([module, *weights_in(module)])
 
 
 class _LastOwner:
-    """Who has a model when what has loaded it is gone."""
+    """Who has a model, or the weights in it, when what has loaded it is gone."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
-        self.module: Callable[[], Any] = lambda: None
+        self.parts: list[weakref.ref[Any]] = []
 
     def ask(self) -> None:
-        module = self.module()
-        if module is None:
-            self._lease._drop()
-        else:
-            when_gone(module, self._lease._drop)
+        for weakly in self.parts:
+            part = weakly()
+            if part is not None:
+                when_gone(part, self.ask)
+                return
+        self._lease._drop()
+
+
+def _weakly(parts: Iterable[Any]) -> list[weakref.ref[Any]]:
+    """Of some classes, such as dict, list and tuple, there are no weak references."""
+    found = []
+    for part in parts:
+        with contextlib.suppress(TypeError):
+            found.append(weakref.ref(part))
+    return found
 
 
 class StagedModels:
@@ -283,7 +298,8 @@ class StagedModels:
         if name not in self._models:
             raise KeyError(name)
         if name in self._loaded and self._loaded[name].freeing:
-            self._free(name, self._stage)
+            with Together() as told:
+                self._free(name, self._stage, told)
         if name in self._loaded:
             return True
         stage = self._stage
@@ -309,9 +325,11 @@ class StagedModels:
             if name not in self._stages:
                 known = ", ".join(self._stages)
                 raise ValueError(f'there is no stage "{name}", only: {known}')
-            self._free_all([model for model in self._loaded if model not in self._stages[name]])
-            if self._job is not None and not self._job.closed and not self._lease_tells(name):
-                self._job.new_stage(name)
+            with Together() as told:
+                unnamed = [model for model in self._loaded if model not in self._stages[name]]
+                self._free_all(unnamed, told)
+                if self._job is not None and not self._job.closed and not self._lease_tells(name):
+                    self._job.new_stage(name)
             self._entered.append(stage)
 
     def _leave(self, stage: _Stage) -> None:
@@ -319,14 +337,14 @@ class StagedModels:
         with contextlib.suppress(ValueError):  # it was not entered
             self._entered.remove(stage)
 
-    def _free_all(self, names: Sequence[str]) -> None:
+    def _free_all(self, names: Sequence[str], told: Together) -> None:
         """What cannot be freed is told before anything is."""
         for name in names:
-            refused = refusal(self._loaded[name].module, name)
+            refused = self._refusal(name)
             if isinstance(refused, ValueError):
                 raise refused
         for name in names:
-            self._free(name, self._stage)
+            self._free(name, self._stage, told)
 
     def _lease_tells(self, stage: str) -> bool:
         """Whether the stage begins with a lease that has its name."""
@@ -354,16 +372,16 @@ class StagedModels:
         return self._sizes.get(name)
 
     def free(self, name: str) -> None:
-        with self._lock:
+        with self._lock, Together() as told:
             if name in self._loaded:
-                self._free(name, self._stage)
+                self._free(name, self._stage, told)
 
     def close(self) -> None:
         """Frees all of them. What release() refuses stays loaded, with its lease, and its error is
         raised when the others are freed."""
-        with self._lock, contextlib.ExitStack() as frees:
+        with self._lock, Together() as told, contextlib.ExitStack() as frees:
             for name in list(self._loaded):
-                frees.callback(self._free, name, self._stage)
+                frees.callback(self._free, name, self._stage, told)
 
     def __enter__(self) -> StagedModels:
         return self
@@ -382,7 +400,7 @@ class StagedModels:
         size = self.size(name)
         if self._job is not None and size:
             lease = self._job.stage(label, memory=size, timeout=self._timeout)
-        # What is no torch module cannot be measured, and what is declared for it is no measure.
+        # What is not torch's cannot be measured, and what is declared for it is no measure.
         loaded = _Loaded(lease, size or 0)
         try:
             if lease is not None:
@@ -403,8 +421,9 @@ class StagedModels:
         begin, measured = time.monotonic(), 0
         with generators_kept():
             loaded.take(self._models[name].load())
-        if is_module(loaded.module):
-            loaded.nbytes = measured = module_size(loaded.module)
+        weights = weights_in(loaded.module)
+        if weights and all(map(is_of_torch, weights)):
+            loaded.nbytes = measured = torch_size(weights)
         took = time.monotonic() - begin
         self._loaded[name] = loaded
         kind = "reload" if name in self._before else "load"
@@ -412,45 +431,67 @@ class StagedModels:
         if measured:
             self._sizes.put(name, measured)
         note = "" if self._stage else "outside_stage"
-        tell(kind, name, loaded.nbytes, took, self._stage, note)
+        with Together() as told:
+            tell(kind, name, loaded.nbytes, took, self._stage, told, note)
 
-    def _free(self, name: str, stage: str | None) -> None:
+    def _free(self, name: str, stage: str | None, told: Together) -> None:
         """Afterwards it is forgotten and its lease given back, also when something else holds it;
         unless it could not be freed, or that was interrupted, and its memory is in use still."""
         loaded = self._loaded[name]
-        refused = refusal(loaded.module, name)
+        refused = self._refusal(name)
         if isinstance(refused, ValueError):
             raise refused
         loaded.freeing = True
         try:
             if refused is None:
-                release(loaded.module, name=name, stage=stage, keep=self._keep(name))
+                self._release(name, stage, told)
             else:
-                _drop(loaded, name, stage)
+                _drop(loaded, name, stage, told)
         except BaseException as error:
             # Where warnings are errors; or an interrupt, after its memory was given up.
             if isinstance(error, StillHeldWarning) or self._is_empty(name):
-                self._forget(name)
+                self._forget(name, told)
             raise
-        self._forget(name)
+        self._forget(name, told)
+
+    def _refusal(self, name: str) -> TypeError | ValueError | None:
+        return refusal(modules_of(self._loaded[name].module), name)
+
+    def _release(self, name: str, stage: str | None, told: Together) -> None:
+        loaded = self._loaded[name]
+        begin = time.monotonic()
+        stats = free(modules_of(loaded.module), name, stage, self._keep(name))
+        nbytes, held = stats.nbytes, False
+        if not is_module(loaded.module):
+            others = [part for part in weights_in(loaded.module) if not is_module(part)]
+            size = torch_size(part for part in others if is_of_torch(part))
+            del others
+            held = _let_go(loaded, but_modules=True)
+            nbytes += 0 if held else size
+        tell("release", name, nbytes, time.monotonic() - begin, stage, told)
+        warn_of_held(name, stats, stacklevel=2)
+        if held:
+            _warn(name)
 
     def _is_empty(self, name: str) -> bool:
-        module = self._loaded[name].module
-        if module is None:
+        model = self._loaded[name].module
+        if model is None:
             return True
-        left = module_size(module, self._keep(name)) if is_module(module) else 1
-        return left == 0 and is_released(module)
+        weights = weights_in(model)
+        if not weights or not all(is_module(part) for part in weights):
+            return False
+        return torch_size(weights, self._keep(name)) == 0 and all(map(is_released, weights))
 
     def _keep(self, name: str) -> list[Any]:
         """What is shared with the other models stays when this one is freed."""
         others = [other.module for key, other in self._loaded.items() if key != name]
-        return [other for other in others if is_module(other)]
+        return [part for other in others for part in weights_in(other) if is_of_torch(part)]
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, told: Together) -> None:
         lease = self._loaded[name].lease
         try:
             if lease is not None:
-                lease.release()
+                lease._begin_release(told)
         except BaseException:
             if lease is not None:
                 lease._drop()
@@ -478,18 +519,33 @@ class _Stage(contextlib.ContextDecorator):
         self._models._leave(self)
 
 
-def _drop(loaded: _Loaded, name: str, stage: str | None) -> None:
+def _drop(loaded: _Loaded, name: str, stage: str | None, told: Together) -> None:
     """For what release() is not made for."""
     begin = time.monotonic()
-    alive: Callable[[], Any] = lambda: None  # noqa: E731
-    with contextlib.suppress(TypeError):  # of some classes there are no weak references
-        alive = weakref.ref(loaded.module)
-    loaded.module = None
+    held = _let_go(loaded, but_modules=False)
+    tell("release", name, 0 if held else loaded.nbytes, time.monotonic() - begin, stage, told)
+    if held:
+        _warn(name)
+
+
+def _let_go(loaded: _Loaded, but_modules: bool) -> bool:
+    """Whether something else refers to the model, or to the weights in it; but_modules: only to
+    those that are no modules, which were released."""
+    parts = weights_in(loaded.module)
+    if but_modules:
+        parts = [part for part in parts if not is_module(part)]
+    weakly = _weakly(parts if but_modules else [loaded.module, *parts])
+    counted = not but_modules and loaded.module is not None and not _weakly([loaded.module])
+    alone = [object()]
+    model, loaded.module = [loaded.module], None
+    del parts
+    held = counted and sys.getrefcount(model[0]) > sys.getrefcount(alone[0])
+    model.clear()
     gc.collect()
     empty_caches()
-    held = alive() is not None
-    tell("release", name, 0 if held else loaded.nbytes, time.monotonic() - begin, stage)
-    if held:
-        warnings.warn(
-            f'"{name}" stays in memory: something else refers to it', StillHeldWarning, stacklevel=2
-        )
+    return held or any(part() is not None for part in weakly)
+
+
+def _warn(name: str) -> None:
+    text = f'"{name}" stays in memory: something else refers to it'
+    warnings.warn(text, StillHeldWarning, stacklevel=2)
