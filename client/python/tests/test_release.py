@@ -1469,6 +1469,55 @@ def test_the_stage_of_a_coroutine_lasts_until_it_has_been_awaited(daemon: Daemon
         eventually(lambda: "llm" in daemon.clients() and daemon.leases("llm") == [])
 
 
+class Decorated:
+    """Its methods are plain functions that return what does the work."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def chat(self, again: int = 1) -> Awaitable[Any]:
+        async def run() -> Any:
+            await asyncio.sleep(0)
+            if again:
+                await self.chat(again - 1)
+            return [lease.stage for lease in self.job._stages]
+
+        return run()
+
+    def tokens(self) -> Generator[Any, None, None]:
+        return (self.job.current_stage for _ in range(2))
+
+    def stream(self) -> AsyncIterator[Any]:
+        async def run() -> AsyncIterator[Any]:
+            yield 1
+
+        return run()
+
+
+def test_the_stage_of_a_plain_method_lasts_as_long_as_the_coroutine_or_generator_it_returns(
+    daemon: Daemon,
+) -> None:
+    async def use(plain: Decorated) -> None:
+        for _ in range(2):
+            assert await plain.chat() == ["chat"]
+        for held in await asyncio.gather(plain.chat(), plain.chat()):
+            assert set(held) == {"chat"}
+        assert plain.job.current_stage is None
+
+    with Job("llm") as job:
+        plain = Decorated(job)
+        with on_call(plain, "chat", "chat", job, memory="9M", timeout=5):
+            asyncio.run(use(plain))
+        with on_call(plain, "tokens", "tokens", job, memory="9M", timeout=5):
+            assert list(plain.tokens()) == ["tokens", "tokens"]
+            assert list(plain.tokens()) == ["tokens", "tokens"]
+            assert job.current_stage is None
+        asynchronous = pytest.raises(ValueError, match="returned an asynchronous generator")
+        with on_call(plain, "stream", "stream", job), asynchronous:
+            plain.stream()
+        assert list(plain.tokens()) == [None, None]
+
+
 def test_the_stage_of_a_generator_lasts_from_its_first_value_to_its_end(daemon: Daemon) -> None:
     with Job("llm") as job:
         streaming = Streaming(job)
