@@ -299,6 +299,28 @@ def test_what_cannot_be_released_is_refused_clearly() -> None:
         release(block(), keep=["vae"])
 
 
+@pytest.mark.parametrize("kind", ["nested", "mkldnn"])
+def test_a_tensor_out_of_reach_is_refused_before_anything_is_freed(kind: str) -> None:
+    if kind == "nested":
+        nested = getattr(torch, "nested", None)
+        make = getattr(nested, "nested_tensor", None) or getattr(torch, "nested_tensor", None)
+        if make is None:
+            pytest.skip("this torch has no nested tensors")
+        tensor = make([torch.zeros(2), torch.zeros(3)])
+    else:
+        tensor = torch.zeros(4, 4).to_mkldnn()
+    inner = nn.Linear(4, 4)
+    inner.register_buffer("odd", tensor, persistent=False)
+    model = nn.Sequential(nn.Linear(4, 4), inner)
+    with pytest.raises(TypeError, match=r'"Sequential\.1\.odd" is a .*out of reach'):
+        release(model)
+    assert not is_released(model)
+    assert model[0](torch.zeros(1, 4)).shape == (1, 4)
+    del inner, model[1].odd
+    release(model)
+    assert is_released(model)
+
+
 def test_a_lazy_module_is_left_lazy() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.LazyLinear(3))
     assert release(model).nbytes == 4 * 20
