@@ -527,6 +527,9 @@ def test_models_are_loaded_on_first_access_and_freed_when_a_stage_does_not_need_
             assert is_released(transformer)
             assert models.loaded == ["vae"]
         assert seen == ["encoder", "vae", "transformer"]
+        assert list(models) == ["encoder", "transformer", "vae"]
+        assert "encoder" in models
+        assert "unet" not in models
     assert models.loaded == []
     with pytest.raises(ValueError, match='there is no stage "dream"'), models.stage("dream"):
         pass
