@@ -44,11 +44,17 @@ def test_without_a_daemon_it_says_so(home: Path) -> None:
     assert "no daemon answers at" in result.stderr
 
 
-@pytest.mark.parametrize("gib", ["nan", "inf", "-inf", "0", "-1"])
+@pytest.mark.parametrize("gib", ["nan", "inf", "-inf", "0", "-1", "1e300"])
 def test_a_size_that_cannot_be_is_refused(gib: str) -> None:
     result = run(f"--gib={gib}")
     assert result.returncode == 2
     assert "--gib: a number above 0" in result.stderr
+
+
+def test_a_size_that_there_is_no_room_for_is_no_traceback(daemon: Daemon) -> None:
+    result = run("--gib=9e8")
+    assert result.returncode == 1
+    assert result.stderr.startswith("demo_hidden_memory: take 9e+08 GiB: ")
 
 
 @pytest.mark.parametrize("output", ["/dev/full", "head"])

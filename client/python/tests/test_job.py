@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -37,6 +39,7 @@ from stageload_client import (
     StageloadError,
     StopRequested,
     Waiting,
+    _autostart,
     _connection,
     _session,
     on_call,
@@ -1761,3 +1764,28 @@ def test_the_package_has_the_version_of_the_programs() -> None:
         [BIN / "stageloadctl", "version"], capture_output=True, text=True, check=True
     )
     assert stageload_client.__version__ in version.stdout
+
+
+@pytest.mark.parametrize("lacks", ["a folder for temporary files", "a descriptor", "pipes"])
+def test_where_no_daemon_can_be_started_the_program_runs_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    monkeypatch.delenv("STAGELOAD_NO_AUTOSTART")
+
+    def no_folder() -> Any:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    def no_more(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    if lacks == "a folder for temporary files":
+        monkeypatch.setattr(tempfile, "TemporaryFile", no_folder)
+    elif lacks == "pipes":
+        monkeypatch.setattr(_autostart, "_spawn", no_more)
+    else:
+        monkeypatch.setattr(_connection, "listens", no_more)
+    why = "No usable temporary directory" if "folder" in lacks else "Too many open files"
+    with pytest.warns(NoDaemonWarning, match=why), Job("ro") as job, job.stage("s", "1M") as lease:
+        assert not lease.managed
+    with pytest.raises(NoDaemon, match=why):
+        Job("ro", require=True).start()

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import json
 import os
+import pickle
 import random
 import signal
 import time
@@ -575,3 +576,16 @@ except StageloadError as error:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     assert read_trace(str(path)).events == []
+
+
+def test_a_meter_that_was_not_started_may_be_sent_to_another_process(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    meter = MemoryMeter(tmp_path / "run.jsonl")
+    code = """
+import pickle, sys
+with pickle.loads(bytes.fromhex(sys.argv[1])) as meter:
+    meter.mark("there")
+"""
+    assert daemon.run(code, pickle.dumps(meter).hex()).end() == (0, "", "")
+    assert [event["note"] for event in read_trace(meter.path).events] == ["there"]

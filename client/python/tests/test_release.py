@@ -299,6 +299,28 @@ def test_what_cannot_be_released_is_refused_clearly() -> None:
         release(block(), keep=["vae"])
 
 
+@pytest.mark.parametrize("kind", ["nested", "mkldnn"])
+def test_a_tensor_out_of_reach_is_refused_before_anything_is_freed(kind: str) -> None:
+    if kind == "nested":
+        nested = getattr(torch, "nested", None)
+        make = getattr(nested, "nested_tensor", None) or getattr(torch, "nested_tensor", None)
+        if make is None:
+            pytest.skip("this torch has no nested tensors")
+        tensor = make([torch.zeros(2), torch.zeros(3)])
+    else:
+        tensor = torch.zeros(4, 4).to_mkldnn()
+    inner = nn.Linear(4, 4)
+    inner.register_buffer("odd", tensor, persistent=False)
+    model = nn.Sequential(nn.Linear(4, 4), inner)
+    with pytest.raises(TypeError, match=r'"Sequential\.1\.odd" is a .*out of reach'):
+        release(model)
+    assert not is_released(model)
+    assert model[0](torch.zeros(1, 4)).shape == (1, 4)
+    del inner, model[1].odd
+    release(model)
+    assert is_released(model)
+
+
 def test_a_lazy_module_is_left_lazy() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.LazyLinear(3))
     assert release(model).nbytes == 4 * 20
@@ -505,6 +527,9 @@ def test_models_are_loaded_on_first_access_and_freed_when_a_stage_does_not_need_
             assert is_released(transformer)
             assert models.loaded == ["vae"]
         assert seen == ["encoder", "vae", "transformer"]
+        assert list(models) == ["encoder", "transformer", "vae"]
+        assert "encoder" in models
+        assert "unet" not in models
     assert models.loaded == []
     with pytest.raises(ValueError, match='there is no stage "dream"'), models.stage("dream"):
         pass
@@ -1467,6 +1492,55 @@ def test_the_stage_of_a_coroutine_lasts_until_it_has_been_awaited(daemon: Daemon
     with Job("llm") as job:
         asyncio.run(use(job, Streaming(job)))
         eventually(lambda: "llm" in daemon.clients() and daemon.leases("llm") == [])
+
+
+class Decorated:
+    """Its methods are plain functions that return what does the work."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def chat(self, again: int = 1) -> Awaitable[Any]:
+        async def run() -> Any:
+            await asyncio.sleep(0)
+            if again:
+                await self.chat(again - 1)
+            return [lease.stage for lease in self.job._stages]
+
+        return run()
+
+    def tokens(self) -> Generator[Any, None, None]:
+        return (self.job.current_stage for _ in range(2))
+
+    def stream(self) -> AsyncIterator[Any]:
+        async def run() -> AsyncIterator[Any]:
+            yield 1
+
+        return run()
+
+
+def test_the_stage_of_a_plain_method_lasts_as_long_as_the_coroutine_or_generator_it_returns(
+    daemon: Daemon,
+) -> None:
+    async def use(plain: Decorated) -> None:
+        for _ in range(2):
+            assert await plain.chat() == ["chat"]
+        for held in await asyncio.gather(plain.chat(), plain.chat()):
+            assert set(held) == {"chat"}
+        assert plain.job.current_stage is None
+
+    with Job("llm") as job:
+        plain = Decorated(job)
+        with on_call(plain, "chat", "chat", job, memory="9M", timeout=5):
+            asyncio.run(use(plain))
+        with on_call(plain, "tokens", "tokens", job, memory="9M", timeout=5):
+            assert list(plain.tokens()) == ["tokens", "tokens"]
+            assert list(plain.tokens()) == ["tokens", "tokens"]
+            assert job.current_stage is None
+        asynchronous = pytest.raises(ValueError, match="returned an asynchronous generator")
+        with on_call(plain, "stream", "stream", job), asynchronous:
+            plain.stream()
+        assert list(plain.tokens()) == [None, None]
 
 
 def test_the_stage_of_a_generator_lasts_from_its_first_value_to_its_end(daemon: Daemon) -> None:

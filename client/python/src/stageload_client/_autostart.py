@@ -105,6 +105,13 @@ def _await(paths: Paths, answers: Callable[[str], bool], lives: int) -> bool:
 
 def start(paths: Paths, answers: Callable[[str], bool]) -> None:
     """Returns when one listens; NoDaemon with what it said when none does."""
+    try:
+        _start(paths, answers)
+    except OSError as error:  # nowhere to write, or no more files
+        raise NoDaemon(f"no daemon: start one: {error.strerror or error}") from error
+
+
+def _start(paths: Paths, answers: Callable[[str], bool]) -> None:
     # A file and not a pipe: a daemon that writes to stderr later must not be killed by our end.
     with tempfile.TemporaryFile() as words:
         daemon = _find()

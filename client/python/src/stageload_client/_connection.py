@@ -311,6 +311,8 @@ async def connect(options: ConnectOptions) -> Connection:
                     raise NoDaemon(f"{options.absent}; start one with `stageloadctl daemon start`")
                 await in_thread(_autostart.start, options.paths, listens)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise NoDaemon(f"no daemon: look for it at {path}: {error.strerror}") from error
             raise CallFailed("UNKNOWN", str(error)) from error
         try:
             channel = _open(path)

@@ -22,6 +22,7 @@ from .job import Job
 from .release import empty_caches
 
 _GIB = 1 << 30
+_MOST = 1 << 60
 
 
 class _Show:
@@ -124,8 +125,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--gib", type=float, default=4.0, help="size of the tensor, in GiB (4)")
     gib = parser.parse_args(arguments).gib
-    if not (math.isfinite(gib) and gib * _GIB >= 1):
-        parser.error(f"--gib: a number above 0, not {gib}")
+    if not (math.isfinite(gib) and 1 <= gib * _GIB <= _MOST):
+        parser.error(f"--gib: a number above 0 and up to {_MOST // _GIB}, not {gib}")
     nbytes = int(gib * _GIB)
     torch = _torch()
     backend = getattr(getattr(torch, "backends", None), "mps", None)
@@ -141,6 +142,9 @@ def main(arguments: list[str] | None = None) -> int:
             for step, do in steps:
                 do()
                 show.line(step)
+    except (MemoryError, RuntimeError) as error:  # the latter is torch's
+        print(f"demo_hidden_memory: take {gib:g} GiB: {error or 'no room'}", file=sys.stderr)
+        return 1
     except StageloadError as error:
         print(f"demo_hidden_memory: {error}", file=sys.stderr)
         return 69 if error.reason == "NO_DAEMON" else 1

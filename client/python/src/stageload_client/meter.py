@@ -111,6 +111,12 @@ class MemoryMeter:
         self._end: asyncio.Event | None = None
         self._closing = False
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """One that was not started may be sent to another process, and is that one's."""
+        self.__dict__.update(state)
+        if not self._started:
+            self._pid = os.getpid()
+
     # ---- Its life ----
 
     def start(self) -> MemoryMeter:

@@ -189,10 +189,58 @@ class _Call:
         self._ends_with_call = ends_with_call
         self._before = vars(owner).get(name)
         self._original = original
+        self._runs_later = False  # what it returned last only began its work
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with _Inside(self._watched, self._stage, self._ends_with_call):
-            return self._original(*arguments, **named)
+        if not self._ends_with_call or not self._runs_later:
+            with _Inside(self._watched, self._stage, self._ends_with_call):
+                result = self._original(*arguments, **named)
+        else:  # a lease would be waited for here, and with it the loop that its holder runs in
+            result = self._original(*arguments, **named)
+        if not self._ends_with_call or self._watched._idle():
+            return result
+        return self._run_later(result)
+
+    def _run_later(self, result: Any) -> Any:
+        """A decorated coroutine or generator does its work after the call."""
+        later = isinstance(result, collections.abc.Coroutine)
+        if isinstance(result, collections.abc.Generator):
+            self._runs_later = True
+            return self._step(result)
+        if isinstance(result, collections.abc.AsyncGenerator):
+            raise ValueError(
+                f"{type(self._owner).__name__}.{self._name} returned an asynchronous generator, "
+                'which cannot be watched; use "async with job.stage(...)"'
+            )
+        self._runs_later = later
+        return self._await(result) if later else result
+
+    async def _await(self, work: Any) -> Any:
+        """In a stage that lasts until it has been awaited, under a lease of its own."""
+        watched = self._watched
+        if watched._idle() or watched in _running.get():
+            return await work
+        try:
+            async with watched._new_lease(self._stage):
+                before = _running.get()
+                inside = (*before, watched)
+                try:
+                    _running.set(inside)
+                    return await work
+                finally:
+                    if _running.get() is inside:  # not where it is collected as garbage
+                        _running.set(before)
+        finally:
+            if isinstance(work, collections.abc.Coroutine):
+                work.close()  # where it was not begun; else it has ended
+
+    def _step(self, generator: Any) -> Any:
+        """In a stage that begins with its first value and lasts until it ends."""
+        watched = self._watched
+        if watched._idle() or watched in _running.get():
+            return (yield from generator)
+        with watched._new_lease(self._stage):
+            return (yield from _Steps(watched, generator))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Only where a class is watched."""
@@ -242,18 +290,7 @@ class _CoroutineCall(_Call):
             mark(self)
 
     async def __call__(self, *arguments: Any, **named: Any) -> Any:
-        watched = self._watched
-        if watched._idle() or watched in _running.get():
-            return await self._original(*arguments, **named)
-        async with watched._new_lease(self._stage):
-            before = _running.get()
-            inside = (*before, watched)
-            try:
-                _running.set(inside)
-                return await self._original(*arguments, **named)
-            finally:
-                if _running.get() is inside:  # not where it is collected as garbage
-                    _running.set(before)
+        return await self._await(self._original(*arguments, **named))
 
 
 class _GeneratorCall(_Call):
@@ -261,12 +298,7 @@ class _GeneratorCall(_Call):
     Each has a lease of its own."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        watched = self._watched
-        generator = self._original(*arguments, **named)
-        if watched._idle() or watched in _running.get():
-            return (yield from generator)
-        with watched._new_lease(self._stage):
-            return (yield from _Steps(watched, generator))
+        return (yield from self._step(self._original(*arguments, **named)))
 
 
 class _Steps(collections.abc.Generator[Any, Any, Any]):
@@ -331,8 +363,9 @@ def on_call(
     """Each call of target's `method` ("decode", or "vae.decode") is a stage of the job, which ends
     when the call returns; with `memory`, under a lease of so much. A call within one is a part of
     it. A module is watched by its "forward". The stage of a coroutine ends when it has been
-    awaited, that of a generator when that ends or is closed. ValueError for what cannot be watched:
-    "__call__" and the like of one object, asynchronous generators."""
+    awaited, that of a generator when that ends or is closed, also where a plain method returns one.
+    ValueError for what cannot be watched: "__call__" and the like of one object, asynchronous
+    generators."""
     check_filled("stage", stage, 'name it, as in on_call(pipe, "vae.decode", "decode", job)')
     watched = Watched(job, {} if memory is None else {stage: memory}, timeout)
     watched._watch(target, method, stage, ends_with_call=True)

@@ -80,8 +80,8 @@ def release(
     again (`load_state_dict(..., assign=True)`, or `to_empty` and `load_state_dict`) makes the
     module usable again, once what no state dict has is set again, too: non-persistent buffers and
     plain tensor attributes, which the error names until then. TypeError for what is no module, or
-    has weights out of Python's reach (TorchScript, quantize_dynamic); ValueError for a module under
-    an accelerate hook, which would bring its weights back.
+    has weights out of Python's reach (TorchScript, quantize_dynamic, nested tensors, those of
+    MKL-DNN); ValueError for a module under an accelerate hook, which would bring its weights back.
     """
     for what, text in (("name", name), ("stage", stage)):
         if text is not None and not isinstance(text, str):
@@ -277,12 +277,29 @@ def refusal(module: Any, name: str) -> TypeError | ValueError | None:
                 f'"{where}" is quantized, and its packed weights are out of reach; drop the last '
                 "reference to it instead"
             )
+        for _, key, tensor in _tensors_of(owner):
+            kind = _out_of_reach(tensor)
+            if kind:
+                return TypeError(
+                    f'"{where}.{key}" is {kind}, whose memory is out of reach; drop the last '
+                    "reference to it instead"
+                )
         if hasattr(owner, "_hf_hook"):
             return ValueError(
                 f'"{where}" has a hook of accelerate that moves its weights; first call '
                 "accelerate.hooks.remove_hook_from_module(module, recurse=True), or do not offload"
             )
     return None
+
+
+def _out_of_reach(tensor: Any) -> str:
+    """What it is, where it has no storages, or no like on meta."""
+    import torch
+
+    if getattr(tensor, "is_nested", False):
+        return "a nested tensor"
+    known = [torch.strided, *(getattr(torch, layout, None) for layout, _ in _SPARSE_PARTS)]
+    return "" if tensor.layout in known else f"a tensor of layout {tensor.layout}"
 
 
 def _has_packed_weights(owner: Any) -> bool:

@@ -293,6 +293,14 @@ class StagedModels:
         with self._loads:
             return self._load(name)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether it has a loader; `loaded` has those that are loaded."""
+        return name in self._models
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all, loaded or not."""
+        return iter(list(self._models))
+
     def _has(self, name: str) -> bool:
         """Under the lock. StageloadError where it is not and may not be loaded now."""
         if name not in self._models:
