@@ -117,13 +117,6 @@ absl::StatusOr<rpc::ListeningSocket> LockHome(const Paths& paths, rpc::StartedBy
   return rpc::ListeningSocket::LockWhenFree(paths, EndIsAsked);
 }
 
-// Nothing is logged before the store is open. A log that lies elsewhere may be another home's.
-bool HasRunBefore(const Paths& paths) {
-  std::error_code none;
-  const auto size = std::filesystem::file_size(paths.logs + "/stageloadd.log", none);
-  return paths.logs.rfind(paths.state + "/", 0) == 0 && !none && size > 0;
-}
-
 // Everything that runs, in the order in which it is built; destroyed in reverse.
 class Daemon {
  public:
@@ -197,16 +190,14 @@ absl::Status Daemon::Start(const Paths& paths, const Options& options, std::opti
   absl::StatusOr<rpc::ListeningSocket> socket = LockHome(paths, options.started_by);
   if (!socket.ok()) return socket.status();
   socket_.emplace(*std::move(socket));
-  const bool used_before = HasRunBefore(paths);
   absl::Status log = MakePrivateFolder(paths.logs, Readable::kByOwnerOnly);
   if (log.ok()) log = OpenLog(paths.logs, settings_->config()->log, options.log_stderr);
   if (!log.ok()) return log;
   jobs_.emplace(paths.jobs, *shim);
   jobs_->FindShimBy([programs = *programs] { return jobs::ShimBeside(programs); });
-  const auto highest = [this, used_before]() -> std::optional<core::JobId> {
+  const auto highest = [this] {
     const std::vector<core::JobId> folders = jobs_->Folders();
-    if (!folders.empty()) return folders.back();
-    return used_before ? std::optional(core::JobId{0}) : std::nullopt;
+    return folders.empty() ? core::JobId{0} : folders.back();
   };
   absl::StatusOr<std::unique_ptr<store::Store>> store =
       store::Store::Open(paths.store, highest, store::Sharing::kAlone);

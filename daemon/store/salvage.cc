@@ -194,9 +194,10 @@ class Copy {
     }
   }
 
-  // The highest id that the damaged file shows, and whether it gave out none above that.
-  std::int64_t highest() const { return std::max(sequence_.value_or(0), highest_); }
-  bool tells_highest() const { return sequence_.has_value(); }
+  // The highest id that the damaged file shows or may have given out.
+  std::int64_t highest() const {
+    return sequence_ ? std::max(*sequence_, highest_) : highest_ + kUnseenIds;
+  }
   std::int64_t lost() const { return lost_; }
 
  private:
@@ -301,7 +302,7 @@ std::unique_ptr<SQLite::Database> OpenDamaged(const std::string& path) {
 // A new file with the rows of `damaged` (null for none) that can be read, not yet in its place.
 // Returns what it has, in words; `begun` is how the sentence begins.
 std::string Build(const std::string& path, SQLite::Database* damaged, const std::string& aside,
-                  const std::string& begun, bool log_lost, core::JobId known_elsewhere) {
+                  const std::string& begun, std::int64_t known_elsewhere) {
   SQLite::Database fresh(Building(path), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   fresh.exec("PRAGMA journal_mode = MEMORY");
   fresh.exec("PRAGMA synchronous = FULL");
@@ -309,17 +310,14 @@ std::string Build(const std::string& path, SQLite::Database* damaged, const std:
   fresh.exec("PRAGMA cache_size = -65536");  // KiB: the indexes are filled out of order
   Migrate(fresh, 0);
   SQLite::Transaction transaction(fresh);
-  std::int64_t highest = core::Value(known_elsewhere);
+  std::int64_t highest = known_elsewhere + kUnseenIds;
   std::int64_t lost = 0;
-  bool tells_highest = false;
   if (damaged != nullptr) {
     Copy copy(*damaged, fresh);
     copy.Run();
-    highest = std::max(highest, copy.highest());
+    highest = std::max(known_elsewhere, copy.highest());
     lost = copy.lost();
-    tells_highest = copy.tells_highest();
   }
-  if (!tells_highest || log_lost) highest += kUnseenIds;
   TieUp(fresh, highest);
   ReserveIds(fresh, highest);
   SetSetting(fresh, kSetAside, aside);
@@ -350,40 +348,11 @@ absl::Status MakeItCount(const std::string& path) {
 
 }  // namespace
 
-absl::Status MakeNew(const std::string& path, const std::optional<std::string>& lost,
-                     core::JobId known_elsewhere) {
-  RemoveBuilding(path);
-  if (absl::Status status = MakePrivateFile(Building(path)); !status.ok()) return status;
-  try {
-    SQLite::Database fresh(Building(path), SQLite::OPEN_READWRITE);
-    fresh.exec("PRAGMA journal_mode = MEMORY");
-    fresh.exec("PRAGMA synchronous = FULL");
-    fresh.exec("PRAGMA fullfsync = ON");
-    Migrate(fresh, 0);
-    if (lost) {
-      const std::int64_t highest = core::Value(known_elsewhere) + kUnseenIds;
-      SQLite::Transaction transaction(fresh);
-      ReserveIds(fresh, highest);
-      SetSetting(fresh, kRecovery,
-                 absl::StrCat(path, " ", *lost, "; new jobs begin above ", highest));
-      transaction.commit();
-    }
-  } catch (const SQLite::Exception& exception) {
-    RemoveBuilding(path);
-    return StoreFailed(path, "make the store", exception);
-  }
-  absl::Status status = Rename(Building(path), path);
-  if (status.ok()) status = SyncFolderOf(path);
-  if (status.ok()) return status;
-  return StoreFailed(path, "make the store", std::string(status.message()));
-}
-
-absl::Status Salvage(const std::string& path, const std::string& why, bool log_lost,
-                     core::JobId known_elsewhere) {
+absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere) {
   RemoveBuilding(path);
   try {
     (void)Build(path, OpenDamaged(path).get(), AsideName(path),
-                absl::StrCat(path, " was damaged (", why, ")"), log_lost, known_elsewhere);
+                absl::StrCat(path, " was damaged (", why, ")"), core::Value(known_elsewhere));
   } catch (const SQLite::Exception& exception) {
     RemoveBuilding(path);
     return StoreFailed(path, absl::StrCat("keep what can be read of the damaged (", why, ")"),
@@ -433,7 +402,7 @@ absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string&
   try {
     if (!CopyWhole(open, path, aside)) {
       open.exec("PRAGMA writable_schema = ON");  // as in OpenDamaged()
-      written.told = Build(path, &open, aside, begun, false, known_elsewhere);
+      written.told = Build(path, &open, aside, begun, core::Value(known_elsewhere));
       written.rows_lost = true;
     }
   } catch (const SQLite::Exception& exception) {

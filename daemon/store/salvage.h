@@ -21,19 +21,12 @@
 namespace stageload::store {
 
 // `why` is SQLite's word on the damage. No id up to `known_elsewhere`, nor any that the damaged
-// file shows, is given out again; nor those of jobs that only a lost write-ahead log knew. What was
-// done is kept as the setting kRecovery and as an event.
-absl::Status Salvage(const std::string& path, const std::string& why, bool log_lost,
-                     core::JobId known_elsewhere);
+// file shows, is given out again. What was done is kept as the setting kRecovery and as an event.
+absl::Status Salvage(const std::string& path, const std::string& why, core::JobId known_elsewhere);
 
-// Left free above what is known when nothing tells any more which was the highest id that was given
-// out: requests that waited may have had ids that nothing else shows.
+// Left free above what is known when a damaged file no longer tells the highest id it gave out:
+// requests that waited may have had ids that nothing else shows.
 inline constexpr std::int64_t kUnseenIds = 1000;
-
-// A new store, whole before it has its name: one without tables has lost them. Where there was one,
-// `lost` says what became of it, and ids begin above `known_elsewhere` as above.
-absl::Status MakeNew(const std::string& path, const std::optional<std::string>& lost,
-                     core::JobId known_elsewhere);
 
 // Setting of a file that took another's place: what that one is, or was to be, kept as.
 inline constexpr char kSetAside[] = "set_aside";

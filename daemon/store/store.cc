@@ -29,9 +29,6 @@
 namespace stageload::store {
 namespace {
 
-// Pages, at which SQLite would move them into the file by itself.
-constexpr int kLongLog = 1000;
-
 // FNV-1a: the same on every platform and in every build, since it is stored.
 std::int64_t HashOf(std::string_view bytes) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -68,19 +65,8 @@ class Store::Database {
         named_(ReadName(path)),
         alone_(file.alone),
         database_(std::move(file.database)) {
-    sqlite3_wal_hook(database_->getHandle(), NoteLog, this);
     NoteOwnWrite();
   }
-  ~Database() {
-    if (leave_log_ || Moved() || Changed()) return;
-    try {
-      EndLog(*database_);
-    } catch (const SQLite::Exception&) {
-      CheckAtNextOpen();
-    }
-  }
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
 
   const std::string& path() const { return path_; }
   // Where what it has is to be written anew.
@@ -109,7 +95,6 @@ class Store::Database {
   void NoteFailure() { failed_ = true; }
   // By leaving the write-ahead log, as a crash would.
   void CheckAtNextOpen() {
-    leave_log_ = true;
     sqlite3_db_config(database_->getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   }
 
@@ -129,11 +114,6 @@ class Store::Database {
  private:
   // SQLite follows a link, and so does not notice one that leads to the file that it has.
   bool Renamed() const { return ReadName(path_) != named_; }
-  // In place of SQLite's own, which moves a long log into the file by itself.
-  static int NoteLog(void* self, sqlite3* /*handle*/, const char* /*name*/, int pages) {
-    static_cast<Database*>(self)->log_pages_ = pages;
-    return SQLITE_OK;
-  }
   absl::Status Add(const NewJob& job);
   absl::Status Change(const core::JobRecord& record);
   void Add(const EventRow& event);
@@ -156,8 +136,6 @@ class Store::Database {
   const bool alone_;
   std::optional<FileMark> mark_;
   bool failed_ = false;  // the last commit
-  bool leave_log_ = false;
-  int log_pages_ = 0;
   bool rows_lost_ = false;
   std::unique_ptr<SQLite::Database> database_;
   SQLite::Statement insert_job_ = Prepare(kInsertJob);
@@ -205,7 +183,6 @@ absl::Status Store::Database::Commit(const Batch& batch) {
   if (failed_) Set("written_again", std::to_string(ToNanoseconds(absl::Now())));
   transaction.commit();
   failed_ = false;
-  if (log_pages_ >= kLongLog) BeginLog(*database_);
   return absl::OkStatus();
 }
 
@@ -575,8 +552,7 @@ absl::Status Store::PutBack() {
   const std::string place = database_->place();
   const std::optional<std::string> changed =
       database_->Moved() ? std::nullopt : database_->Changed();
-  const core::JobId highest =
-      changed && known_elsewhere_ ? known_elsewhere_().value_or(core::JobId{0}) : core::JobId{0};
+  const core::JobId highest = changed && known_elsewhere_ ? known_elsewhere_() : core::JobId{0};
   absl::StatusOr<WrittenAnew> written = Guarded(*database_, "write anew", [&] {
     return WriteAnew(database_->open(), place, changed, highest);
   });

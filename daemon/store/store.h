@@ -24,9 +24,9 @@ namespace stageload::store {
 // The setting that says how a damaged store was left behind, until somebody has told it.
 inline constexpr char kRecovery[] = "recovery";
 
-// The highest id that is known elsewhere, from the job folders; nothing where no sign is left that
-// there ever was a store. Asked only where the file itself may not know all that it once gave out.
-using HighestId = std::function<std::optional<core::JobId>()>;
+// The highest id that is known elsewhere, from the job folders. Asked only where the file itself
+// may not know all that it once gave out.
+using HighestId = std::function<core::JobId()>;
 
 // Whether other connections may read and write the file meanwhile. One that has it alone keeps
 // nothing in a -shm, and notices every change by others; where somebody has it open already, it is

@@ -92,6 +92,25 @@ absl::StatusOr<std::string> PlaceOf(const std::string& path) {
   return place;
 }
 
+// SQLite would say no more than "unable to open database file", and would make the file with the
+// process's umask. Its -wal and -shm take their mode from it (sqlite3 os_unix.c,
+// findCreateFileMode).
+absl::Status MakePrivateFile(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return Failed("open", path, errno);
+  struct stat found {};
+  absl::Status status;
+  if (::fstat(descriptor, &found) != 0) {
+    status = Failed("look at", path, errno);
+  } else if (found.st_uid != ::geteuid()) {
+    status = Foreign(path, found.st_uid);
+  } else if (::fchmod(descriptor, 0600) != 0) {
+    status = Failed("chmod 0600", path, errno);
+  }
+  ::close(descriptor);
+  return status;
+}
+
 // SQLite's word on the first damage; nothing when the file is sound.
 std::optional<std::string> Damage(SQLite::Database& database) {
   const std::string found = database.execAndGet("PRAGMA quick_check(1)").getString();
@@ -99,34 +118,14 @@ std::optional<std::string> Damage(SQLite::Database& database) {
   return found;
 }
 
-// The write-ahead log, as the file itself knows it. A file that awaits one which SQLite does not
-// find has lost all that was written since.
-constexpr char kLog[] = "write_ahead_log";
-constexpr char kAwaited[] = "awaited";
-
-bool LogIsLost(SQLite::Database& database) {
-  SQLite::Statement select(database, kGetSetting);
-  select.bind(1, kLog);
-  if (!select.executeStep() || select.getColumn(0).getString() != kAwaited) return false;
-  select.reset();
-  if (database.execAndGet("PRAGMA journal_mode").getString() != "wal") return false;
-  // Of a log that ends with that setting, all is in the file already.
-  SQLite::Statement checkpoint(database, "PRAGMA wal_checkpoint");
-  constexpr int kFramesOfLog = 1;
-  return checkpoint.executeStep() && checkpoint.getColumn(kFramesOfLog).getInt() <= 0;
-}
-
 // Refuses what is not ours before anything is written: closing a database would otherwise move its
 // write-ahead log into the file. DataLoss for a damaged one.
 absl::Status CheckVersion(SQLite::Database& database, const std::string& path, bool suspicious,
-                          int* version, bool* log_lost) {
+                          int* version) {
   sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   database.exec(kKeepInMemory);
   *version = database.execAndGet("PRAGMA user_version").getInt();
-  if (*version == 0) {
-    if (database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
-      return absl::DataLossError("it has no tables, as when its write-ahead log was lost");
-    }
+  if (*version == 0 && database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() != 0) {
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(
             path, " is a database of another program: move it away, or set another state folder")),
@@ -143,12 +142,6 @@ absl::Status CheckVersion(SQLite::Database& database, const std::string& path, b
             kSchemaVersion, "): install that version again, or move the file away to start anew")),
         kStoreFailed);
   }
-  constexpr int kHasSettings = 2;
-  *log_lost = *version >= kHasSettings && LogIsLost(database);
-  if (*log_lost) {
-    return absl::DataLossError(
-        "its write-ahead log was removed or written over, and with it what was written last");
-  }
   sqlite3_db_config(database.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   return absl::OkStatus();
 }
@@ -164,8 +157,35 @@ void Configure(SQLite::Database& database) {
   database.exec("PRAGMA secure_delete = ON");
 }
 
-// DataLoss when it is damaged.
-absl::StatusOr<OpenFile> TryOpen(const std::string& path, bool alone, bool* log_lost) {
+// A store that was not there, though jobs had folders: their numbers are not given out again. Nor
+// are those that only waited in one that was emptied.
+void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId known,
+                 bool emptied) {
+  const std::int64_t highest = core::Value(known) + (emptied ? kUnseenIds : 0);
+  if (highest == 0) return;
+  SQLite::Transaction transaction(database);
+  ReserveIds(database, highest);
+  SetSetting(database, kRecovery,
+             absl::StrCat(path,
+                          emptied ? " was empty, as when it was cut or a disk has lost it: jobs "
+                                    "that waited in it are gone"
+                                  : " was not there, though jobs have folders",
+                          "; new jobs begin above ", highest));
+  transaction.commit();
+}
+
+// The number of pages is known from then on without the file (sqlite3 wal.c, sqlite3WalDbsize), by
+// which they can be read from memory when the file was cut. A full disk is met by others.
+void BeginLog(SQLite::Database& database) {
+  try {
+    SetSetting(database, "opened", std::to_string(ToNanoseconds(absl::Now())));
+  } catch (const SQLite::Exception&) {
+  }
+}
+
+// DataLoss when it is damaged. `emptied`: it stood there without a byte.
+absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known_elsewhere,
+                                 bool alone, bool emptied) {
   const bool suspicious = ShouldCheck(path);
   try {
     auto database =
@@ -174,21 +194,23 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, bool alone, bool* log_
     // -shm, which would end us by SIGBUS when it is cut.
     if (alone) database->exec("PRAGMA locking_mode = EXCLUSIVE");
     int version = 0;
-    if (absl::Status status = CheckVersion(*database, path, suspicious, &version, log_lost);
-        !status.ok()) {
+    if (absl::Status status = CheckVersion(*database, path, suspicious, &version); !status.ok()) {
       return status;
     }
     const bool logged = database->execAndGet("PRAGMA journal_mode").getString() == "wal";
     Configure(*database);
     Migrate(*database, version);
+    if (version == 0 && (known_elsewhere || emptied)) {
+      KeepIdsFree(*database, path, known_elsewhere ? known_elsewhere() : core::JobId{0}, emptied);
+    }
     BeginLog(*database);
-    if (!logged && suspicious) (void)Damage(*database);  // read into memory again
+    if (!logged && version != 0 && suspicious) (void)Damage(*database);  // read into memory again
     return OpenFile{std::move(database), path, alone};
   } catch (const SQLite::Exception& exception) {
     if (IsDamage(exception)) return absl::DataLossError(exception.what());
     // Somebody looks into it: it is shared with them.
     if (alone && (exception.getErrorCode() & 0xff) == SQLITE_BUSY) {
-      return TryOpen(path, false, log_lost);
+      return TryOpen(path, known_elsewhere, false, emptied);
     }
     return StoreFailed(path, "open the store", exception);
   }
@@ -209,21 +231,6 @@ void SetSetting(SQLite::Database& database, const char* name, const std::string&
   set.bind(2, value);
   set.exec();
 }
-
-void BeginLog(SQLite::Database& database) {
-  try {
-    SetSetting(database, kLog, kAwaited);
-    database.exec("PRAGMA wal_checkpoint");
-    SQLite::Transaction transaction(database);
-    SetSetting(database, kLog, "begun");
-    // Its first page is in the log then, without which nothing is read of one whose file is gone.
-    database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
-    transaction.commit();
-  } catch (const SQLite::Exception&) {
-  }
-}
-
-void EndLog(SQLite::Database& database) { SetSetting(database, kLog, "ended"); }
 
 void ReserveIds(SQLite::Database& database, std::int64_t highest) {
   database.exec("DELETE FROM sqlite_sequence WHERE name = 'jobs'");
@@ -271,22 +278,6 @@ void Migrate(SQLite::Database& database, int version) {
   }
 }
 
-absl::Status MakePrivateFile(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) return Failed("open", path, errno);
-  struct stat found {};
-  absl::Status status;
-  if (::fstat(descriptor, &found) != 0) {
-    status = Failed("look at", path, errno);
-  } else if (found.st_uid != ::geteuid()) {
-    status = Foreign(path, found.st_uid);
-  } else if (::fchmod(descriptor, 0600) != 0) {
-    status = Failed("chmod 0600", path, errno);
-  }
-  ::close(descriptor);
-  return status;
-}
-
 absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId& known_elsewhere,
                                        Sharing sharing) {
   const bool alone = sharing == Sharing::kAlone;
@@ -295,37 +286,18 @@ absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId&
   if (!place.ok()) return place.status();
   const std::string& path = *place;
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
-  const off_t size = SizeOf(path);
-  if (size >= 0) {
-    if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  }
-  const auto known = [&]() -> std::optional<core::JobId> {
-    if (known_elsewhere) return known_elsewhere();
-    return std::nullopt;
-  };
-  if (size <= 0 && SizeOf(path + "-wal") <= 0) {
-    const std::optional<core::JobId> highest = known();
-    std::optional<std::string> lost;
-    if (size == 0) {
-      lost = "was empty, as when it was cut or a disk has lost it: jobs that waited in it are gone";
-    } else if (highest) {
-      lost = "was not there, though a daemon has run here: jobs that waited in it are gone";
-    }
-    const absl::Status made = MakeNew(path, lost, highest.value_or(core::JobId{0}));
-    if (!made.ok()) return made;
-  }
+  const bool emptied = SizeOf(path) == 0;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  std::string why = size < 0 ? "it was removed" : "it was cut to nothing";
-  bool log_lost = false;
+  std::string why = "it was cut to nothing";
   if (!KeepLogOfEmptied(path)) {
-    absl::StatusOr<OpenFile> file = TryOpen(path, alone, &log_lost);
+    absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, emptied);
     if (!absl::IsDataLoss(file.status())) return file;
     why = std::string(file.status().message());
   }
-  absl::Status status = Salvage(path, why, log_lost, known().value_or(core::JobId{0}));
-  if (status.ok()) status = MakePrivateFile(path);
-  if (!status.ok()) return status;
-  return TryOpen(path, alone, &log_lost);
+  const core::JobId highest = known_elsewhere ? known_elsewhere() : core::JobId{0};
+  if (absl::Status status = Salvage(path, why, highest); !status.ok()) return status;
+  if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
+  return TryOpen(path, known_elsewhere, alone, false);
 }
 
 }  // namespace stageload::store

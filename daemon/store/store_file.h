@@ -39,18 +39,6 @@ void SetSetting(SQLite::Database& database, const char* name, const std::string&
 // From here on ids of jobs begin above `highest`.
 void ReserveIds(SQLite::Database& database, std::int64_t highest);
 
-// SQLite would say no more than "unable to open database file", and would make the file with the
-// process's umask. Its -wal and -shm take their mode from it (sqlite3 os_unix.c,
-// findCreateFileMode).
-absl::Status MakePrivateFile(const std::string& path);
-
-// Moves what the write-ahead log has into the file, which then knows that a log is to be found with
-// it. The number of pages is known from then on without the file (sqlite3 wal.c, sqlite3WalDbsize),
-// by which they can be read from memory when the file was cut. A full disk is met by others.
-void BeginLog(SQLite::Database& database);
-// Before the last connection is closed, by which the log goes.
-void EndLog(SQLite::Database& database);
-
 // Takes an empty or older database to kSchemaVersion.
 void Migrate(SQLite::Database& database, int version);
 
