@@ -211,8 +211,7 @@ class TopFeed::State : public std::enable_shared_from_this<State> {
     int starts = 0;
     while (Pause(lost ? kPause : kSlowPause)) {
       ConnectOptions options = Current().options;
-      options.on_answer = nullptr;  // these write, and there is a screen
-      options.on_silence = nullptr;
+      options.on_silence = nullptr;  // the screen says it
       options.autostart = options.autostart && lost && absl::Now() < soon && ++starts <= kStarts;
       absl::StatusOr<Connection> next = Connect(options);
       if (!next.ok()) continue;

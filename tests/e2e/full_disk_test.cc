@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/e2e/api_session.h"
 #include "tests/e2e/daemon_fixture.h"
 
 namespace stageload::e2e {
@@ -168,6 +169,24 @@ TEST_F(SmallDisk,
   EndDaemon();
   SQLite::Database store(paths().store, SQLite::OPEN_READWRITE);
   EXPECT_EQ(store.execAndGet("PRAGMA integrity_check").getString(), "ok");
+}
+
+TEST_F(SmallDisk, ARegistrationThatIsRefusedForWantOfSpaceIsInNoHistory) {
+  Start();
+  Fill();
+  v1::RegisterRequest request;
+  request.set_name("phantom");
+  ApiSession refused(paths().socket, request);
+  EXPECT_EQ(refused.client_id(), 0);
+  EXPECT_EQ(refused.stream().End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  FreeSpace();
+  request.set_name("real");
+  ApiSession real(paths().socket, request);
+  EXPECT_GT(real.client_id(), 0);
+  const std::string history = Ctl({"history"}).out;
+  EXPECT_THAT(history, HasSubstr("real"));
+  EXPECT_THAT(history, HasSubstr("store_failed"));
+  EXPECT_THAT(history, Not(HasSubstr("phantom")));
 }
 
 TEST_F(SmallDisk, ADaemonThatIsKilledWhileItIsFullFindsEverythingOnceThereIsRoom) {

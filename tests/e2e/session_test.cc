@@ -6,6 +6,7 @@
 
 #include <array>
 #include <barrier>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,7 +21,10 @@
 namespace stageload::e2e {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SessionsTest : public LibraryTest {
  protected:
@@ -85,6 +89,56 @@ TEST_F(SessionsTest, S28_AClientThatIsKilledWhileItWaitsIsGoneWithinASecondAndWi
   EXPECT_TRUE(second.Prints("granted"));
   EndHolder("second");
   EXPECT_EQ(second.Wait().exit_code, 0);
+}
+
+// ---- what is said of them ----
+
+TEST_F(SessionsTest, ExplainShowAndQueueKnowOfTheLeasesOfWhatRuns) {
+  StartDaemon();
+  ChildProcess holder = StartHolder("holder", 100);
+  ASSERT_TRUE(holder.Prints("registered 1"));
+  ASSERT_TRUE(holder.Prints("granted"));
+  // A job's own program.
+  const std::int64_t job =
+      Submit({"--wait-free", "0", "--name", "inside", "--", STAGELOAD_E2E_SESSION, paths().socket,
+              "inside", "hold", "late", "100", PathOf("end inside")});
+  const auto leases = [&](std::int64_t id, const char* which) {
+    return CtlJson({"show", Id(id)}).value(which, nlohmann::json::array());
+  };
+  ASSERT_TRUE(Eventually([&] { return leases(job, "waiting_leases").size() == 1; }));
+  ChildProcess last = StartHolder("last", 100);
+  ASSERT_TRUE(last.Prints("registered 3"));
+  ASSERT_TRUE(Eventually([&] { return leases(3, "waiting_leases").size() == 1; }));
+
+  EXPECT_EQ(leases(1, "leases").at(0).at("stage"), "stage of holder");
+  EXPECT_EQ(leases(1, "waiting_leases").size(), 0U);
+  EXPECT_THAT(Ctl({"explain", "1"}).out,
+              HasSubstr("It holds a lease: stage of holder 100 MiB, for "));
+  EXPECT_THAT(Ctl({"show", "1"}).out,
+              ContainsRegex("\nholds +lease stage of holder 100 MiB, since 20"));
+
+  EXPECT_THAT(Ctl({"explain", Id(job)}).out,
+              AllOf(HasSubstr("It waits for a lease of 100 MiB (late), for "),
+                    HasSubstr("The lease needs 100 MiB, 50 MiB left in the pool of 150 MiB"),
+                    HasSubstr("`stageloadctl explain 1` says what that one does, which holds 100 "
+                              "MiB in leases.")));
+  EXPECT_THAT(Ctl({"show", Id(job)}).out,
+              ContainsRegex("\nwaits for +lease late, 100 MiB, since 20.*\n +MEMORY: needs 100"));
+  EXPECT_THAT(Ctl({"queue"}).out, HasSubstr("lease late, 100 MiB: MEMORY: needs 100 MiB"));
+  EXPECT_EQ(leases(job, "waiting_leases").at(0).at("blockers").at(0).at("kind"), "MEMORY");
+  EXPECT_EQ(CtlJson({"queue", "--name", "inside"}).at("jobs").at(0).at("waiting_leases").size(),
+            1U);
+  EXPECT_THAT(Ctl({"explain", "3"}).out,
+              AllOf(HasSubstr("a lease of client 2 goes first"),
+                    HasSubstr("`stageloadctl explain 2` says what that one waits for.")));
+
+  EndHolder("holder");
+  EXPECT_TRUE(Eventually([&] { return leases(job, "leases").size() == 1; }));
+  EXPECT_THAT(Ctl({"queue", "--name", "inside"}).out, Not(HasSubstr("lease")));
+  EndHolder("inside");
+  EXPECT_TRUE(Reaches(job, "COMPLETED"));
+  EndHolder("last");
+  EXPECT_EQ(last.Wait().exit_code, 0);
 }
 
 // ---- the daemon's death ----
