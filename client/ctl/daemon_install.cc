@@ -12,6 +12,7 @@
 #include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/home_holder.h"
 #include "client/ctl/installation.h"
 #include "client/ctl/json.h"
 #include "client/ctl/print.h"
@@ -104,13 +105,15 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   if (!lock.ok()) return Fail(lock.status());
   const auto found = installation->supervisor().Look();
   if (!found.ok()) return Fail(found.status());
-  const auto running = Running(invocation.connect);
+  const Paths& paths = installation->terms().paths;
+  const AtHome home = LookAtHome(invocation.connect, paths.lock, &*found);
   // One that does not answer may be an installed one that is stale.
-  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  const std::optional<Connection> before = home.Answers() ? *home.running : std::nullopt;
   if (IsOfService(before) && installation->IsCurrent() && IsWell(*installation, *found, *before)) {
     return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
                                                                               : kExitOther;
   }
+  if (home.aside && home.IsStopped()) return Fail(home.running.status());
   if (auto status = CheckStart(nullptr); !status.ok()) return Fail(status);
   const bool renewed = installation->Exists();
   if (auto status = installation->Write(); !status.ok()) return Fail(status);
@@ -118,6 +121,11 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   // makes room for it.
   if (before && !IsOfService(before)) {
     if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
+  }
+  if (home.aside) {
+    if (auto status = EndAside(*home.aside, paths.lock, paths.socket); !status.ok()) {
+      return Fail(status);
+    }
   }
   if (auto status = installation->supervisor().Load(); !status.ok()) return Fail(status);
   const auto after =

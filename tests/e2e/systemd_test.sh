@@ -89,6 +89,29 @@ kill -KILL "$pid"
 answers_as_another "$pid" "none takes the place of the one that was killed"
 "$ctl" daemon restart || fail "restart after the socket was lost"
 
+# One that was started by hand has the home when the service starts, as at a login: systemd's socket
+# takes the place of its own.
+for command in start restart install; do
+  "$ctl" daemon stop || fail "stop"
+  "$(dirname "$ctl")/stageloadd" 2>"$folder/err" &
+  by_hand=$!
+  answers_as_another null "no daemon by hand: $(cat "$folder/err")"
+  systemctl --user start stageloadd.socket stageloadd.service || fail "systemctl start"
+  if [ $command = start ]; then
+    "$ctl" doctor --json >"$folder/out" || true
+    jq -e ".checks[] | select(.check == \"daemon\") | .fix | contains(\"\`kill $by_hand\`\")" "$folder/out" >/dev/null ||
+      fail "doctor: $(cat "$folder/out")"
+    jq -e ".checks[] | select(.check == \"service\") | .text | contains(\"pid $by_hand has the home\")" "$folder/out" >/dev/null ||
+      fail "doctor: $(cat "$folder/out")"
+  fi
+  began=$SECONDS
+  "$ctl" daemon $command >"$folder/out" 2>&1 || fail "$command: $(cat "$folder/out")"
+  [ $((SECONDS - began)) -lt 14 ] || fail "$command waits for one that cannot answer"
+  grep -q "^ended: stageloadd, pid $by_hand, " "$folder/out" || fail "$command: $(cat "$folder/out")"
+  wait $by_hand || fail "it has not left in order"
+  [ "$(status .daemon.started_by)" = SERVICE ] || fail "$command has not given the home to the service"
+done
+
 sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/stageloadd.service"
 "$ctl" daemon install | grep -q renewed: || fail "a stale unit is not renewed"
 [ "$(state_of "$job")" = RUNNING ] || fail "the job did not outlive the renewal"
