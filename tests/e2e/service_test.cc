@@ -131,6 +131,16 @@ TEST_F(Launchd, WithoutAGraphicalLoginItIsTheUsersDomain) {
   EXPECT_EQ(Status()["service"].value("where", ""), user_);
 }
 
+TEST_F(Launchd, ARenewalTriesADomainThatIsNotThereOnce) {
+  Touch(PathOf("state/no-gui"));
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  WriteFile(plist(), absl::StrReplaceAll(ReadFile(plist()), {{"Interactive", "Background"}}));
+  Calls();
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + user_, "enable " + gui_, "bootstrap " + gui_,
+                                   "enable " + user_, "bootstrap " + user_));
+}
+
 TEST_F(Launchd, ARefusalThatIsNotForWantOfALoginIsToldAndNotTriedElsewhere) {
   WriteFile(PathOf("state/bootstrap-fails"), "Bootstrap failed: 5: Input/output error");
   const Result result = Daemon("install");
