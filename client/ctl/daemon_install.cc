@@ -140,11 +140,12 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
 // Nobody runs it any more, now or at the next login.
 absl::Status TakeOut(const Installation& installation) {
   Supervisor& supervisor = installation.supervisor();
-  if (installation.Exists()) return supervisor.Disable();
-  // systemd disables no unit whose file is gone, and says so too of stopping one that does not run.
-  const absl::Status stopped = supervisor.Unload();
+  // systemd disables no unit whose file is gone, and stops none that it cannot load: it says so too
+  // where none runs.
+  const absl::Status done = installation.Exists() ? supervisor.Disable() : supervisor.Unload();
+  if (done.ok()) return done;
   const auto found = supervisor.Look();
-  return found.ok() && !found->loaded && found->pid == 0 ? absl::OkStatus() : stopped;
+  return found.ok() && !found->loaded && found->pid == 0 ? absl::OkStatus() : done;
 }
 
 int Uninstall(const Invocation& invocation, const InstallOptions& options) {

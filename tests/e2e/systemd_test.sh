@@ -133,6 +133,15 @@ for stops in no yes; do
 done
 rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
 
+# Units that systemd cannot load.
+"$ctl" daemon install >/dev/null || fail "install"
+"$ctl" daemon stop >/dev/null || fail "stop"
+for unit in service socket; do echo nonsense >"$HOME/.config/systemd/user/stageloadd.$unit"; done
+systemctl --user daemon-reload
+"$ctl" daemon uninstall || fail "uninstall of units that cannot be loaded"
+[ -z "$(find "$HOME/.config/systemd/user" ! -type d)" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
+rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
+
 # A variable of this shell that the manager does not have.
 XDG_CONFIG_HOME=$folder/xdg "$ctl" daemon install || fail "install with another XDG_CONFIG_HOME"
 [ -e "$HOME/.config/systemd/user/stageloadd.socket" ] || fail "not where systemd reads"
