@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -250,6 +251,11 @@ std::string ServiceText(const Found& found) {
                         " any more: `stageloadctl daemon install` writes it anew");
   }
   if (found.elsewhere) return absl::StrCat("installed for another home: ", file);
+  const std::vector<std::string> missing = found.installation.Missing();
+  if (!found.here && missing.size() < found.installation.files().size()) {
+    return absl::StrCat("half installed: there is no ", absl::StrJoin(missing, ", "),
+                        ": `stageloadctl daemon install` writes it anew");
+  }
   if (!found.here) return "not installed; see `stageloadctl daemon install --help`";
   if (!found.supervised.ok()) {
     return absl::StrCat("installed: ", file, "; ",

@@ -503,6 +503,8 @@ TEST_F(Systemd, AUnitThatWasRemovedUnderTheServiceIsNoPackagesAndIsWrittenAnew) 
               AllOf(HasSubstr("loaded in user"), HasSubstr("there is no " + unit()),
                     HasSubstr("daemon install"), Not(HasSubstr("of a package"))));
   EXPECT_EQ(Status()["service"].value("of_package", true), false);
+  ASSERT_EQ(Daemon("stop").exit_code, 0);
+  EXPECT_THAT(Daemon("status").out, HasSubstr("half installed: there is no " + unit()));
   EXPECT_EQ(Daemon("install").exit_code, 0);
   EXPECT_TRUE(fs::exists(unit()));
 }
