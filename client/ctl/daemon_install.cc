@@ -97,7 +97,12 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   if (!daemon.ok()) return Fail(daemon.status());
   const auto installation = Installation::Of(options.platform, invocation.connect, *daemon);
   if (!installation.ok()) return Fail(installation.status());
-  if (options.dry_run) return ShowInstall(*installation, options.json);
+  if (options.dry_run) {
+    // Of another platform the program is not here.
+    const absl::Status runs =
+        options.platform == kOwnPlatform ? CheckProgram(nullptr) : absl::OkStatus();
+    return runs.ok() ? ShowInstall(*installation, options.json) : Fail(runs);
+  }
   if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
   // Before anything is made: nothing is written where nobody could load it.
   if (auto look = installation->supervisor().Look(); !look.ok()) return Fail(look.status());

@@ -582,6 +582,20 @@ TEST_F(Systemd, AProgramThatIsNoDaemonIsNotMadeTheServices) {
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
 }
 
+TEST_F(Systemd, ADryRunRefusesWhatAnInstallWould) {
+  const Result install = Daemon("install", {"--dry-run"}, {"STAGELOAD_DAEMON=/bin/echo"});
+  EXPECT_EQ(install.exit_code, 1) << install;
+  EXPECT_THAT(install.err, HasSubstr("/bin/echo is no stageloadd"));
+  EXPECT_EQ(install.out, "");
+}
+
+TEST_F(Systemd, AProgramThatIsNamedFromTheWorkingFolderIsWrittenWithItsWholePath) {
+  fs::create_symlink(fs::path(kDaemonProgram).parent_path(), PathOf("bin"));
+  const Result install = Daemon("install", {"--dry-run"}, {"STAGELOAD_DAEMON=./bin/stageloadd"});
+  EXPECT_EQ(install.exit_code, 0) << install;
+  EXPECT_THAT(install.out, HasSubstr("ExecStart=\"" + PathOf("bin/stageloadd") + "\" --service"));
+}
+
 TEST_F(Systemd, WithoutAServiceAProgramThatIsNoDaemonEndsNoneAndStartsNone) {
   const Arguments echo = {"STAGELOAD_DAEMON=/bin/echo"};
   const std::string no_daemon = "/bin/echo is no stageloadd: asked for its version it says";
