@@ -1,5 +1,10 @@
 // stageloadctl daemon install, uninstall: the daemon as a service of launchd or systemd.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/socket_file.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
 #include "client/ctl/doctor_machine.h"
@@ -92,6 +98,34 @@ bool IsWell(const Installation& installation, const Supervised& found, const Con
          by_these && found.pid == daemon.pid() && ProgramChange(daemon.pid()).empty();
 }
 
+// At which the files on disk have it serve; empty where they do not tell it plainly.
+std::string SocketOnDisk(const Installation& installation) {
+  for (const ServiceFile& file : installation.files()) {
+    if (file.socket_line.empty()) continue;
+    std::ifstream stream(file.path, std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    const bool plist = installation.terms().platform == Platform::kMacos;
+    const std::string key = plist ? "<key>SockPathName</key>" : "\nListenStream=";
+    std::size_t begin = text.find(key);
+    if (begin == std::string::npos) return "";
+    begin = text.find('/', begin + key.size());
+    if (begin == std::string::npos) return "";
+    const std::string path = text.substr(begin, text.find_first_of("\n<", begin) - begin);
+    // An escape in either.
+    return path.find_first_of("&%\\") == std::string::npos ? path : "";
+  }
+  return "";
+}
+
+// The service has moved from it: its file would be taken for that of a daemon that has crashed.
+void RemoveLeftSocket(const std::string& path) {
+  struct stat found {};
+  if (path.empty() || ::lstat(path.c_str(), &found) != 0) return;
+  if (S_ISSOCK(found.st_mode) && found.st_uid == ::geteuid() && !SocketLives(path)) {
+    ::unlink(path.c_str());
+  }
+}
+
 int Install(const Invocation& invocation, const InstallOptions& options) {
   const auto daemon = FindDaemon(ProcessEnvironment());
   if (!daemon.ok()) return Fail(daemon.status());
@@ -121,6 +155,7 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   if (home.aside && home.IsStopped()) return Fail(home.running.status());
   if (auto status = CheckStart(nullptr); !status.ok()) return Fail(status);
   const bool renewed = installation->Exists();
+  const std::string old_socket = SocketOnDisk(*installation);
   if (auto status = installation->Write(); !status.ok()) return Fail(status);
   // Jobs run on, and the service's daemon finds them. One that a client starts in this moment
   // makes room for it.
@@ -133,6 +168,7 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
     }
   }
   if (auto status = installation->supervisor().Load(); !status.ok()) return Fail(status);
+  if (old_socket != paths.socket) RemoveLeftSocket(old_socket);
   const auto after =
       AwaitService(invocation.connect, *installation, before ? before->version.pid() : 0);
   if (!after.ok()) return Fail(after.status());

@@ -133,6 +133,14 @@ for stops in no yes; do
 done
 rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
 
+# For another home, and back.
+"$ctl" daemon install >/dev/null || fail "install"
+here=$(status .socket)
+STAGELOAD_HOME=$folder/other "$ctl" daemon install >/dev/null || fail "install for another home"
+[ ! -e "$here" ] || fail "the socket of the home before is left"
+[ "$(doctor_on daemon)" != fail ] || fail "doctor takes the daemon of the home before for crashed"
+"$ctl" daemon uninstall >/dev/null || fail "uninstall"
+
 # Units that systemd cannot load.
 "$ctl" daemon install >/dev/null || fail "install"
 "$ctl" daemon stop >/dev/null || fail "stop"
