@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,7 @@
 #include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/home_holder.h"
 #include "client/ctl/installation.h"
 #include "client/ctl/invocation.h"
 #include "client/ctl/json.h"
@@ -33,28 +35,48 @@ std::optional<Supervised> ServiceWithoutFiles(const Installation& installation,
   return *found;
 }
 
-// The service, when one is installed that serves where we connect.
-absl::StatusOr<std::optional<Installation>> ServiceHere(const Invocation& invocation,
-                                                        Platform platform) {
+// What `start` and `restart` find before they change anything.
+struct Scene {
+  Paths paths;
+  std::optional<Installation> service;   // when one is installed that serves where we connect
+  std::optional<Supervised> supervised;  // where that is installed by files of ours
+  AtHome home;
+};
+
+absl::StatusOr<Scene> LookAround(const Invocation& invocation, Platform platform) {
   absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
   if (!installation.ok()) return installation.status();
-  if (!installation->ServesHere()) {
-    const auto running = Running(invocation.connect);
-    if (!running.ok() || !ServiceWithoutFiles(*installation, *running)) {
-      return std::optional<Installation>();
-    }
+  Scene scene;
+  scene.paths = installation->terms().paths;
+  const bool installed = installation->ServesHere();
+  if (installed) {
+    const auto found = installation->supervisor().Look();
+    if (found.ok()) scene.supervised = *found;
   }
-  return std::optional<Installation>(*std::move(installation));
+  scene.home = LookAtHome(invocation.connect, scene.paths.lock,
+                          scene.supervised ? &*scene.supervised : nullptr);
+  const bool of_package = !installed && scene.home.running.ok() &&
+                          ServiceWithoutFiles(*installation, *scene.home.running);
+  if (installed || of_package) scene.service = *std::move(installation);
+  return scene;
 }
 
-// Ends one that is not the service's, then loads the service.
-int StartService(const Invocation& invocation, const Installation& service,
-                 const std::optional<Connection>& running) {
+// One that has the home and does not answer.
+absl::Status MakeRoom(const Scene& scene) {
+  if (!scene.home.aside) return absl::OkStatus();
+  return EndAside(*scene.home.aside, scene.paths.lock, scene.paths.socket);
+}
+
+// Ends `other`, which is not the service's, then loads the service.
+int StartService(const Invocation& invocation, const Scene& scene,
+                 const std::optional<Connection>& other) {
+  const Installation& service = *scene.service;
   if (auto status = service.CheckOurs(); !status.ok()) return Fail(status);
   if (auto status = CheckStart(&service); !status.ok()) return Fail(status);
-  if (running) {
-    if (auto status = StopDaemon(*running); !status.ok()) return Fail(status);
+  if (other) {
+    if (auto status = StopDaemon(*other); !status.ok()) return Fail(status);
   }
+  if (auto status = MakeRoom(scene); !status.ok()) return Fail(status);
   if (auto status = service.supervisor().Load(); !status.ok()) return Fail(status);
   const auto started = AwaitService(invocation.connect, service, 0);
   if (!started.ok()) return Fail(started.status());
@@ -73,16 +95,17 @@ int StartByHand(const Invocation& invocation) {
 }
 
 int Start(const Invocation& invocation, Platform platform) {
-  const auto service = ServiceHere(invocation, platform);
-  if (!service.ok()) return Fail(service.status());
-  const auto running = Running(invocation.connect);
-  if (!running.ok() && !*service) return Fail(running.status());
+  const auto scene = LookAround(invocation, platform);
+  if (!scene.ok()) return Fail(scene.status());
+  const auto& running = scene->home.running;
+  if (!running.ok() && !scene->service) return Fail(running.status());
   const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
-  if (before && (!*service || before->version.started_by() == v1::STARTED_BY_SERVICE)) {
+  if (before && (!scene->service || before->version.started_by() == v1::STARTED_BY_SERVICE)) {
     return Tell(absl::StrCat("already running: ", Described(*before), "\n"));
   }
-  if (*service) return StartService(invocation, **service, before);
+  if (scene->service) return StartService(invocation, *scene, before);
   if (auto status = CheckProgram(nullptr); !status.ok()) return Fail(status);
+  if (auto status = MakeRoom(*scene); !status.ok()) return Fail(status);
   return StartByHand(invocation);
 }
 
@@ -95,33 +118,57 @@ absl::StatusOr<bool> StopService(const Installation& service) {
   return true;
 }
 
-int Stop(const Invocation& invocation, Platform platform) {
-  const auto service = ServiceHere(invocation, platform);
-  if (!service.ok()) return Fail(service.status());
-  if (*service) {
-    const auto stopped = StopService(**service);
-    if (!stopped.ok()) return Fail(stopped.status());
-    if (*stopped) {
-      return Tell(absl::StrCat("stopped: ", (*service)->supervisor().Name(),
-                               " starts it again at the next login, `stageloadctl daemon start` "
-                               "does at once; jobs run on\n"));
-    }
+// One that is there and answers, or does not; `told` where the service has been stopped already.
+int StopOthers(const Paths& paths, const AtHome& home, bool told) {
+  const absl::Status& status = home.running.status();
+  const bool silent = status.ok() || absl::IsDeadlineExceeded(status) || home.IsStopped();
+  if (silent && home.aside) {
+    const absl::Status ended = EndAside(*home.aside, paths.lock, paths.socket);
+    return ended.ok() ? kExitOk : Fail(ended);
   }
-  const auto running = Running(invocation.connect);
-  if (!running.ok()) return Fail(running.status());
-  if (!*running) return Tell("not running\n");
-  if (auto status = StopDaemon(**running); !status.ok()) return Fail(status);
-  return Tell(absl::StrCat("stopped: pid ", (*running)->version.pid(), "; jobs run on\n"));
+  if (told) return kExitOk;
+  if (!status.ok()) return Fail(status);
+  if (!*home.running) return Tell("not running\n");
+  const absl::Status stopped = StopDaemon(**home.running);
+  if (!stopped.ok()) return Fail(stopped);
+  return Tell(absl::StrCat("stopped: pid ", (*home.running)->version.pid(), "; jobs run on\n"));
 }
 
-int RestartService(const Invocation& invocation, const Installation& service,
-                   const std::optional<Connection>& running) {
+int Stop(const Invocation& invocation, Platform platform) {
+  const auto installation = Installation::Of(platform, invocation.connect, "");
+  if (!installation.ok()) return Fail(installation.status());
+  const Paths& paths = installation->terms().paths;
+  AtHome home;
+  bool of_service = installation->ServesHere();
+  if (!of_service) {
+    home = LookAtHome(invocation.connect, paths.lock, nullptr);
+    of_service = home.running.ok() && ServiceWithoutFiles(*installation, *home.running);
+  }
+  bool told = false;
+  if (of_service) {
+    const auto stopped = StopService(*installation);
+    if (!stopped.ok()) return Fail(stopped.status());
+    told = *stopped;
+    if (told && !Out(absl::StrCat("stopped: ", installation->supervisor().Name(),
+                                  " starts it again at the next login, `stageloadctl daemon "
+                                  "start` does at once; jobs run on\n"))) {
+      return kExitOther;
+    }
+    home = LookAtHome(invocation.connect, paths.lock, nullptr);
+  }
+  return StopOthers(paths, home, told);
+}
+
+int RestartService(const Invocation& invocation, const Scene& scene) {
+  const Installation& service = *scene.service;
   const auto found = service.supervisor().Look();
   if (!found.ok()) return Fail(found.status());
+  const std::optional<Connection> running =
+      scene.home.running.ok() ? *scene.home.running : std::nullopt;
   const bool of_service = running && running->version.started_by() == v1::STARTED_BY_SERVICE;
   // Loaded twice, it is taken out of both domains and put into one.
-  if (!found->loaded || !found->twice.empty() || (running && !of_service)) {
-    return StartService(invocation, service, of_service ? std::nullopt : running);
+  if (!found->loaded || !found->twice.empty() || (running && !of_service) || scene.home.aside) {
+    return StartService(invocation, scene, of_service ? std::nullopt : running);
   }
   if (auto status = service.supervisor().Restart(); !status.ok()) return Fail(status);
   const auto next = AwaitService(invocation.connect, service, running ? running->version.pid() : 0);
@@ -130,17 +177,19 @@ int RestartService(const Invocation& invocation, const Installation& service,
 }
 
 int Restart(const Invocation& invocation, Platform platform) {
-  const auto service = ServiceHere(invocation, platform);
-  if (!service.ok()) return Fail(service.status());
-  const auto running = Running(invocation.connect);
-  if (!running.ok() && !*service) return Fail(running.status());
-  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
-  const Installation* installed = *service ? &**service : nullptr;
+  const auto scene = LookAround(invocation, platform);
+  if (!scene.ok()) return Fail(scene.status());
+  const auto& running = scene->home.running;
+  // One that hangs is ended.
+  const bool hangs = absl::IsDeadlineExceeded(running.status()) && scene->home.aside;
+  if (!running.ok() && !scene->service && !hangs) return Fail(running.status());
+  const Installation* installed = scene->service ? &*scene->service : nullptr;
   if (auto status = CheckStart(installed); !status.ok()) return Fail(status);
-  if (*service) return RestartService(invocation, **service, before);
-  if (before) {
-    if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
+  if (scene->service) return RestartService(invocation, *scene);
+  if (scene->home.Answers()) {
+    if (auto status = StopDaemon(**running); !status.ok()) return Fail(status);
   }
+  if (auto status = MakeRoom(*scene); !status.ok()) return Fail(status);
   return StartByHand(invocation);
 }
 
@@ -149,7 +198,7 @@ struct Found {
   std::string socket;
   std::optional<Connection> running;
   std::string program_change;  // of the one that runs
-  std::string silence;         // why one that is there does not answer
+  std::string silence;         // why one that is there does not answer, and what to do
   Installation installation;
   bool here = false;  // installed, for this home
   bool elsewhere = false;
@@ -202,6 +251,11 @@ std::string ServiceText(const Found& found) {
                         " any more: `stageloadctl daemon install` writes it anew");
   }
   if (found.elsewhere) return absl::StrCat("installed for another home: ", file);
+  const std::vector<std::string> missing = found.installation.Missing();
+  if (!found.here && missing.size() < found.installation.files().size()) {
+    return absl::StrCat("half installed: there is no ", absl::StrJoin(missing, ", "),
+                        ": `stageloadctl daemon install` writes it anew");
+  }
   if (!found.here) return "not installed; see `stageloadctl daemon install --help`";
   if (!found.supervised.ok()) {
     return absl::StrCat("installed: ", file, "; ",
@@ -233,21 +287,39 @@ std::string StatusText(const Found& found) {
   return text;
 }
 
+// Of a daemon that is there and does not answer, or of who holds the socket and does not; else
+// empty.
+std::string SilenceOf(const AtHome& home, const Paths& paths) {
+  const bool hangs = absl::IsDeadlineExceeded(home.running.status());
+  if (!home.silent) return hangs ? absl::StrCat("nobody answers at ", paths.socket) : "";
+  if (home.IsStopped()) return std::string(home.running.status().message());
+  if (!home.running.ok() && !hangs) return "";
+  return absl::StrCat("stageloadd, pid ", home.silent->pid, ", has ", paths.lock,
+                      home.aside && !hangs
+                          ? ", and nobody reaches it: it is just starting or ending, or its socket "
+                            "was removed from "
+                          : ", but does not answer at ",
+                      paths.socket,
+                      ": `stageloadctl daemon restart` ends it and starts one that does, "
+                      "`stageloadctl daemon stop` only ends it (jobs run on)");
+}
+
 int Status(const Invocation& invocation, Platform platform, bool json) {
   absl::StatusOr<Installation> installation = Installation::Of(platform, invocation.connect, "");
   if (!installation.ok()) return Fail(installation.status());
   Found found{installation->terms().paths.socket, {}, "", "", *std::move(installation)};
   found.here = found.installation.ServesHere();
   found.elsewhere = !found.here && found.installation.Exists();
-  auto running = Running(invocation.connect);
-  if (!running.ok() && !absl::IsDeadlineExceeded(running.status())) return Fail(running.status());
-  if (running.ok()) {
-    found.running = *std::move(running);
-    if (found.running) found.program_change = ProgramChange(found.running->version.pid());
-  } else {
-    found.silence = absl::StrCat("nobody answers at ", found.socket);
-  }
   if (found.here) found.supervised = found.installation.supervisor().Look();
+  const Paths& paths = found.installation.terms().paths;
+  const bool told = found.here && found.supervised.ok();
+  AtHome home = LookAtHome(invocation.connect, paths.lock, told ? &*found.supervised : nullptr);
+  found.silence = SilenceOf(home, paths);
+  if (!home.running.ok() && found.silence.empty()) return Fail(home.running.status());
+  if (home.Answers()) {
+    found.running = **std::move(home.running);
+    found.program_change = ProgramChange(found.running->version.pid());
+  }
   if (!found.here) {
     const auto loaded = ServiceWithoutFiles(found.installation, found.running);
     found.without_file = loaded && !found.elsewhere && found.installation.IsOf(*loaded);

@@ -1,20 +1,18 @@
 #include "client/ctl/daemon_control.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <time.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "base/text.h"
 #include "client/ctl/doctor_daemon.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/home_holder.h"
 #include "client/ctl/tool.h"
 #include "client/lib/autostart.h"
 #include "stageload/v1/admin_service.grpc.pb.h"
@@ -22,30 +20,12 @@
 namespace stageload::ctl {
 namespace {
 
-constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 // A restart takes the old daemon's end and, at launchd, the time between two starts.
 constexpr absl::Duration kServiceWithin = absl::Seconds(20);
 
 void Pause() {
   const timespec pause{0, 10'000'000};
   nanosleep(&pause, nullptr);
-}
-
-// A daemon holds its lock until its last write is done. Another may take it before we look.
-absl::Status AwaitLockFree(const std::string& lock, int pid) {
-  const absl::Time begin = absl::Now();
-  while (absl::Now() - begin < kStopTimeout) {
-    const UniqueFd fd(open(lock.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
-    if (fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return absl::OkStatus();
-    char holder[32] = {};
-    const bool told = fd.valid() && pread(fd.get(), holder, sizeof holder - 1, 0) > 0;
-    const std::string line = std::string(holder).substr(0, std::string(holder).find('\n'));
-    if (told && line != absl::StrCat(pid)) return absl::OkStatus();
-    Pause();
-  }
-  return absl::DeadlineExceededError(absl::StrCat("the daemon (pid ", pid, ") still holds ", lock,
-                                                  " after ", FormatSpan(kStopTimeout)));
 }
 
 struct NextProgram {
@@ -82,9 +62,11 @@ absl::Status CheckIsDaemon(const NextProgram& next) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& options) {
+absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& options,
+                                                  absl::Duration within) {
   ConnectOptions connect = options;
   connect.autostart = false;
+  connect.answer_within = within;
   absl::StatusOr<Connection> connection = Connect(connect);
   if (connection.ok()) return std::optional<Connection>(*std::move(connection));
   if (ExitCodeOf(connection.status()) == kExitNoDaemon) return std::optional<Connection>();
@@ -142,7 +124,9 @@ absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,
   const absl::Time begin = absl::Now();
   absl::Status failed;
   do {
-    absl::StatusOr<std::optional<Connection>> running = Running(connect);
+    // One that waits for the home leaves the callers at its socket without an answer.
+    const absl::Duration left = kServiceWithin - (absl::Now() - begin);
+    auto running = Running(connect, std::max(left, absl::Seconds(1)));
     failed = running.status();
     if (running.ok() && *running) {
       const v1::GetVersionResponse& daemon = (*running)->version;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/paths.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/installation.h"
@@ -23,7 +24,8 @@ inline constexpr Platform kOwnPlatform = Platform::kLinux;
 #endif
 
 // Nothing when none runs.
-absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& connect);
+absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& connect,
+                                                  absl::Duration within = client::kAnswerWithin);
 // "stageloadd 0.2.0, pid 7, at /run/...".
 std::string Described(const Connection& connection);
 // "launchd", "systemd", "a client", "a user"; empty of a daemon that does not say.

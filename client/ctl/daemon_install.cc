@@ -1,5 +1,10 @@
 // stageloadctl daemon install, uninstall: the daemon as a service of launchd or systemd.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/socket_file.h"
 #include "client/ctl/autostart.h"
 #include "client/ctl/daemon_control.h"
 #include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
 #include "client/ctl/exit_code.h"
+#include "client/ctl/home_holder.h"
 #include "client/ctl/installation.h"
 #include "client/ctl/json.h"
 #include "client/ctl/print.h"
@@ -91,12 +98,45 @@ bool IsWell(const Installation& installation, const Supervised& found, const Con
          by_these && found.pid == daemon.pid() && ProgramChange(daemon.pid()).empty();
 }
 
+// At which the files on disk have it serve; empty where they do not tell it plainly.
+std::string SocketOnDisk(const Installation& installation) {
+  for (const ServiceFile& file : installation.files()) {
+    if (file.socket_line.empty()) continue;
+    std::ifstream stream(file.path, std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(stream), {});
+    const bool plist = installation.terms().platform == Platform::kMacos;
+    const std::string key = plist ? "<key>SockPathName</key>" : "\nListenStream=";
+    std::size_t begin = text.find(key);
+    if (begin == std::string::npos) return "";
+    begin = text.find('/', begin + key.size());
+    if (begin == std::string::npos) return "";
+    const std::string path = text.substr(begin, text.find_first_of("\n<", begin) - begin);
+    // An escape in either.
+    return path.find_first_of("&%\\") == std::string::npos ? path : "";
+  }
+  return "";
+}
+
+// The service has moved from it: its file would be taken for that of a daemon that has crashed.
+void RemoveLeftSocket(const std::string& path) {
+  struct stat found {};
+  if (path.empty() || ::lstat(path.c_str(), &found) != 0) return;
+  if (S_ISSOCK(found.st_mode) && found.st_uid == ::geteuid() && !SocketLives(path)) {
+    ::unlink(path.c_str());
+  }
+}
+
 int Install(const Invocation& invocation, const InstallOptions& options) {
   const auto daemon = FindDaemon(ProcessEnvironment());
   if (!daemon.ok()) return Fail(daemon.status());
   const auto installation = Installation::Of(options.platform, invocation.connect, *daemon);
   if (!installation.ok()) return Fail(installation.status());
-  if (options.dry_run) return ShowInstall(*installation, options.json);
+  if (options.dry_run) {
+    // Of another platform the program is not here.
+    const absl::Status runs =
+        options.platform == kOwnPlatform ? CheckProgram(nullptr) : absl::OkStatus();
+    return runs.ok() ? ShowInstall(*installation, options.json) : Fail(runs);
+  }
   if (auto status = installation->CheckOurs(); !status.ok()) return Fail(status);
   // Before anything is made: nothing is written where nobody could load it.
   if (auto look = installation->supervisor().Look(); !look.ok()) return Fail(look.status());
@@ -104,22 +144,31 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
   if (!lock.ok()) return Fail(lock.status());
   const auto found = installation->supervisor().Look();
   if (!found.ok()) return Fail(found.status());
-  const auto running = Running(invocation.connect);
+  const Paths& paths = installation->terms().paths;
+  const AtHome home = LookAtHome(invocation.connect, paths.lock, &*found);
   // One that does not answer may be an installed one that is stale.
-  const std::optional<Connection> before = running.ok() ? *running : std::nullopt;
+  const std::optional<Connection> before = home.Answers() ? *home.running : std::nullopt;
   if (IsOfService(before) && installation->IsCurrent() && IsWell(*installation, *found, *before)) {
     return Out(absl::StrCat("installed already: ", Described(*before), "\n")) ? kExitOk
                                                                               : kExitOther;
   }
+  if (home.aside && home.IsStopped()) return Fail(home.running.status());
   if (auto status = CheckStart(nullptr); !status.ok()) return Fail(status);
   const bool renewed = installation->Exists();
+  const std::string old_socket = SocketOnDisk(*installation);
   if (auto status = installation->Write(); !status.ok()) return Fail(status);
   // Jobs run on, and the service's daemon finds them. One that a client starts in this moment
   // makes room for it.
   if (before && !IsOfService(before)) {
     if (auto status = StopDaemon(*before); !status.ok()) return Fail(status);
   }
+  if (home.aside) {
+    if (auto status = EndAside(*home.aside, paths.lock, paths.socket); !status.ok()) {
+      return Fail(status);
+    }
+  }
   if (auto status = installation->supervisor().Load(); !status.ok()) return Fail(status);
+  if (old_socket != paths.socket) RemoveLeftSocket(old_socket);
   const auto after =
       AwaitService(invocation.connect, *installation, before ? before->version.pid() : 0);
   if (!after.ok()) return Fail(after.status());
@@ -132,11 +181,12 @@ int Install(const Invocation& invocation, const InstallOptions& options) {
 // Nobody runs it any more, now or at the next login.
 absl::Status TakeOut(const Installation& installation) {
   Supervisor& supervisor = installation.supervisor();
-  if (installation.Exists()) return supervisor.Disable();
-  // systemd disables no unit whose file is gone, and says so too of stopping one that does not run.
-  const absl::Status stopped = supervisor.Unload();
+  // systemd disables no unit whose file is gone, and stops none that it cannot load: it says so too
+  // where none runs.
+  const absl::Status done = installation.Exists() ? supervisor.Disable() : supervisor.Unload();
+  if (done.ok()) return done;
   const auto found = supervisor.Look();
-  return found.ok() && !found->loaded && found->pid == 0 ? absl::OkStatus() : stopped;
+  return found.ok() && !found->loaded && found->pid == 0 ? absl::OkStatus() : done;
 }
 
 int Uninstall(const Invocation& invocation, const InstallOptions& options) {

@@ -156,6 +156,10 @@ void Examination::LookAtDaemon() {
   facts.service_program_gone = service_.program_gone && (service_.serves_here || of_service);
   facts.served_twice =
       service_.serves_here && service_.state.ok() && !service_.state->twice.empty();
+  if (service_.serves_here && service_.state.ok() && service_.state->loaded) {
+    facts.service_pid = service_.state->pid;
+  }
+  if (facts.version || facts.lock_held) service_.home_pid = facts.lock_pid;
   Add(CheckDaemon(facts, absl::Now()));
   if (!connection.ok()) return;
   connection_ = *std::move(connection);

@@ -125,6 +125,18 @@ Finding DoesNotAnswer(const DaemonFacts& facts) {
                 absl::StrCat(text, ": launchd has it loaded twice, and the other has the socket"),
                 Restart(facts) + ", which leaves one (jobs run on)");
   }
+  const bool aside = facts.service_pid != 0 && facts.lock_pid != facts.service_pid;
+  if (aside && facts.lock_pid != 0 && facts.lock_state != 'T') {
+    return Fail(
+        "daemon",
+        absl::StrCat(Holder(facts), ", which the service has not started, has ", facts.paths.lock,
+                     ", and nobody reaches it: the service has the "
+                     "socket ",
+                     facts.paths.socket, ", and its daemon (pid ", facts.service_pid,
+                     ") waits for the other to leave"),
+        absl::StrCat("end it with `kill ", facts.lock_pid,
+                     "`, as `stageloadctl daemon start` does (jobs run on)"));
+  }
   if (facts.lock_state == 'T') {
     return Fail("daemon", absl::StrCat(text, ": it is stopped (SIGSTOP, or a debugger)"),
                 absl::StrCat("let it go on with `kill -CONT ", facts.lock_pid, "`"));

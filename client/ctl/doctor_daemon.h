@@ -28,6 +28,7 @@ struct DaemonFacts {
   bool in_the_way = false;            // there is something else, and no daemon can listen
   bool socket_of_service = false;     // which launchd or systemd has made and may leave behind
   bool served_twice = false;          // launchd has it loaded twice (Supervised)
+  int service_pid = 0;                // of the daemon that the service of this home has started
   bool service_program_gone = false;  // the service that is installed could not start again
   bool lock_held = false;
   int lock_pid = 0;       // of who holds the lock, else of the last that did; 0: unknown

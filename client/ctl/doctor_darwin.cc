@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/doctor_platform.h"
@@ -56,6 +57,26 @@ char StateOf(int pid) {
   std::size_t size = sizeof process;
   if (::sysctl(name, 4, &process, &size, nullptr, 0) != 0 || size == 0) return '?';
   return process.kp_proc.p_stat == SSTOP ? 'T' : 'R';
+}
+
+bool HasOpen(int pid, dev_t device, ino_t inode) {
+  int bytes = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, nullptr, 0);
+  if (bytes <= 0) return false;
+  std::vector<proc_fdinfo> descriptors(static_cast<std::size_t>(bytes) / sizeof(proc_fdinfo));
+  bytes = ::proc_pidinfo(pid, PROC_PIDLISTFDS, 0, descriptors.data(), bytes);
+  descriptors.resize(bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof(proc_fdinfo));
+  for (const proc_fdinfo& descriptor : descriptors) {
+    vnode_fdinfo file{};
+    if (descriptor.proc_fdtype != PROX_FDTYPE_VNODE) continue;
+    const int got = ::proc_pidfdinfo(pid, descriptor.proc_fd, PROC_PIDFDVNODEINFO, &file,
+                                     static_cast<int>(sizeof file));
+    if (got != static_cast<int>(sizeof file)) continue;
+    if (static_cast<dev_t>(file.pvi.vi_stat.vst_dev) == device &&
+        file.pvi.vi_stat.vst_ino == inode) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string UnitAround(int) { return ""; }

@@ -1,4 +1,5 @@
 // Linux: /proc/swaps, /etc/os-release, /proc/PID/limits and /proc/PID/stat.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -112,6 +113,21 @@ char StateOf(int pid) {
   const std::string text = Contents(absl::StrCat("/proc/", pid, "/stat"));
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
+}
+
+bool HasOpen(int pid, dev_t device, ino_t inode) {
+  std::error_code error;
+  const std::filesystem::path folder = absl::StrCat("/proc/", pid, "/fd");
+  std::filesystem::directory_iterator descriptors(folder, error);
+  for (; !error && descriptors != std::filesystem::directory_iterator();
+       descriptors.increment(error)) {
+    struct stat found {};
+    if (::stat(descriptors->path().c_str(), &found) == 0 && found.st_dev == device &&
+        found.st_ino == inode) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // "0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.service" (cgroups(7));

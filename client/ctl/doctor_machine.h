@@ -5,6 +5,8 @@
 #ifndef STAGELOAD_CLIENT_CTL_DOCTOR_MACHINE_H_
 #define STAGELOAD_CLIENT_CTL_DOCTOR_MACHINE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -67,6 +69,8 @@ Limits OwnLimits();
 std::optional<Limits> LimitsOf(int pid);
 // 'T' of one that is stopped (by SIGSTOP or a debugger); '?' when it cannot be told.
 char StateOf(int pid);
+// Whether it has this file open; false where that cannot be told.
+bool HasOpen(int pid, dev_t device, ino_t inode);
 // "/x/stageloadd was removed" or "... was replaced", since the process started; empty where neither
 // is so or it cannot be told.
 std::string ProgramChange(int pid);

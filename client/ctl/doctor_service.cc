@@ -72,6 +72,18 @@ Finding Loaded(const ServiceFacts& facts, v1::StartedBy started_by) {
                 absl::StrCat(text, ", pid ", state.pid, ", but the daemon that answers is another"),
                 "`stageloadctl daemon start` gives the home back to it (jobs run on)");
   }
+  if (started_by == v1::STARTED_BY_UNSPECIFIED && facts.home_pid != state.pid) {
+    return Warn(
+        kCheck,
+        absl::StrCat(text, ", pid ", state.pid,
+                     facts.home_pid == 0
+                         ? ", but it has not taken the home, and does not answer"
+                         : absl::StrCat(", but it waits: pid ", facts.home_pid, " has the home")),
+        facts.home_pid == 0 ? "`stageloadctl daemon restart`, which says what it has said; "
+                              "the lines about config, folders and disk may say why"
+                            : "`stageloadctl daemon start` gives the home to it (jobs run "
+                              "on)");
+  }
   if (!state.enabled) {
     return Warn(kCheck,
                 absl::StrCat(text, ", pid ", state.pid,

@@ -30,6 +30,7 @@ struct ServiceFacts {
   // The user's, where it is there and this process, which goes by it, was not told: in cron, or
   // after su.
   std::string runtime_folder;
+  int home_pid = 0;  // of the daemon that has the home; 0: none, or it cannot be told
 };
 // `daemon` is stageloadd's path.
 ServiceFacts ReadService(Platform platform, const ConnectOptions& connect,

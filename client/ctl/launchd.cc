@@ -145,6 +145,7 @@ absl::StatusOr<ToolResult> Launchd::PutIn(const std::string& domain, bool was_lo
   for (;;) {
     auto result = RunTool(Bootstrap(domain));
     if (!result.ok() || result->ok() || !was_loaded) return result;
+    if (result->exit_code == kNoSuchDomain) return result;  // it does not come by waiting
     if (absl::Now() - begin > kBootstrapWithin) return result;
     Pause();
   }

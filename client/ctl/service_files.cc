@@ -28,6 +28,12 @@ constexpr char kMacosPath[] = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/u
 // anything but UTF-8: systemd skips such a line (parse_line() in its src/shared/conf-parser.c).
 absl::Status CheckText(const std::string& what, const std::string& text) {
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  // U+FFFE and U+FFFF, which are UTF-8 and no characters of XML 1.0.
+  if (absl::StrContains(text, "\xef\xbf\xbe") || absl::StrContains(text, "\xef\xbf\xbf")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " \"", absl::CHexEscape(text),
+        "\" has a U+FFFE or U+FFFF, which a service's file cannot hold; use another path"));
+  }
   const bool control = std::any_of(text.begin(), text.end(), is_control);
   if (!control && IsUtf8(text)) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -191,7 +193,12 @@ class Start {
 }  // namespace
 
 absl::StatusOr<std::string> FindDaemon(const Environment& environment) {
-  if (const auto named = environment("STAGELOAD_DAEMON")) return *named;
+  if (const auto named = environment("STAGELOAD_DAEMON")) {
+    // The daemon is started in another folder, as by a service.
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(*named, error);
+    return error ? *named : absolute.lexically_normal().string();
+  }
   const std::string own = OwnProgram();
   const std::size_t slash = own.rfind('/');
   if (slash != std::string::npos) {

@@ -1,6 +1,7 @@
 // The daemon as a service: the commands of `daemon` before a launchctl and a systemctl of the
 // test's, which start the real daemon; systemd_test.sh has them before the real systemd.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,6 +129,16 @@ TEST_F(Launchd, WithoutAGraphicalLoginItIsTheUsersDomain) {
   EXPECT_THAT(Calls(), ElementsAre("enable " + gui_, "bootstrap " + gui_, "enable " + user_,
                                    "bootstrap " + user_));
   EXPECT_EQ(Status()["service"].value("where", ""), user_);
+}
+
+TEST_F(Launchd, ARenewalTriesADomainThatIsNotThereOnce) {
+  Touch(PathOf("state/no-gui"));
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  WriteFile(plist(), absl::StrReplaceAll(ReadFile(plist()), {{"Interactive", "Background"}}));
+  Calls();
+  EXPECT_THAT(Daemon("install").out, HasSubstr("renewed:"));
+  EXPECT_THAT(Calls(), ElementsAre("bootout " + user_, "enable " + gui_, "bootstrap " + gui_,
+                                   "enable " + user_, "bootstrap " + user_));
 }
 
 TEST_F(Launchd, ARefusalThatIsNotForWantOfALoginIsToldAndNotTriedElsewhere) {
@@ -492,6 +503,8 @@ TEST_F(Systemd, AUnitThatWasRemovedUnderTheServiceIsNoPackagesAndIsWrittenAnew) 
               AllOf(HasSubstr("loaded in user"), HasSubstr("there is no " + unit()),
                     HasSubstr("daemon install"), Not(HasSubstr("of a package"))));
   EXPECT_EQ(Status()["service"].value("of_package", true), false);
+  ASSERT_EQ(Daemon("stop").exit_code, 0);
+  EXPECT_THAT(Daemon("status").out, HasSubstr("half installed: there is no " + unit()));
   EXPECT_EQ(Daemon("install").exit_code, 0);
   EXPECT_TRUE(fs::exists(unit()));
 }
@@ -569,6 +582,20 @@ TEST_F(Systemd, AProgramThatIsNoDaemonIsNotMadeTheServices) {
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
 }
 
+TEST_F(Systemd, ADryRunRefusesWhatAnInstallWould) {
+  const Result install = Daemon("install", {"--dry-run"}, {"STAGELOAD_DAEMON=/bin/echo"});
+  EXPECT_EQ(install.exit_code, 1) << install;
+  EXPECT_THAT(install.err, HasSubstr("/bin/echo is no stageloadd"));
+  EXPECT_EQ(install.out, "");
+}
+
+TEST_F(Systemd, AProgramThatIsNamedFromTheWorkingFolderIsWrittenWithItsWholePath) {
+  fs::create_symlink(fs::path(kDaemonProgram).parent_path(), PathOf("bin"));
+  const Result install = Daemon("install", {"--dry-run"}, {"STAGELOAD_DAEMON=./bin/stageloadd"});
+  EXPECT_EQ(install.exit_code, 0) << install;
+  EXPECT_THAT(install.out, HasSubstr("ExecStart=\"" + PathOf("bin/stageloadd") + "\" --service"));
+}
+
 TEST_F(Systemd, WithoutAServiceAProgramThatIsNoDaemonEndsNoneAndStartsNone) {
   const Arguments echo = {"STAGELOAD_DAEMON=/bin/echo"};
   const std::string no_daemon = "/bin/echo is no stageloadd: asked for its version it says";
@@ -581,6 +608,91 @@ TEST_F(Systemd, WithoutAServiceAProgramThatIsNoDaemonEndsNoneAndStartsNone) {
   EXPECT_EQ(restart.exit_code, 1) << restart;
   EXPECT_THAT(restart.err, HasSubstr(no_daemon));
   EXPECT_EQ(Status()["daemon"].value("pid", 1), pid);
+}
+
+TEST_F(Systemd, ADaemonThatKeepsTheServiceWaitingAndIsNotReachedIsEndedForIt) {
+  for (const char* command : {"install", "start", "restart"}) {
+    ASSERT_EQ(Daemon("install").exit_code, 0);
+    ASSERT_EQ(Daemon("stop").exit_code, 0);
+    StartDaemon();
+    const pid_t other = DaemonPid();
+    // As at a login.
+    for (const char* unit : {"stageloadd.socket", "stageloadd.service"}) {
+      const Result login = Ctl({"FAKE_STATE=" + PathOf("state"), STAGELOAD_E2E_FAKE "/systemctl",
+                                "--user", "start", unit},
+                               {.program = "/usr/bin/env"});
+      ASSERT_EQ(login.exit_code, 0) << login;
+    }
+    ASSERT_TRUE(Eventually([&] { return Daemons().size() == 2; }));
+    fs::remove(paths().socket);  // systemd puts its own there
+    const Result result = Daemon(command);
+    EXPECT_EQ(result.exit_code, 0) << command << result;
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("ended: stageloadd, pid ", other, ", which")));
+    EXPECT_EQ(daemon().Wait().exit_code, 0) << "in order";
+    EXPECT_EQ(StartedBy(), "SERVICE");
+    EXPECT_EQ(Daemons().size(), 1u);
+    ASSERT_EQ(Daemon("uninstall").exit_code, 0);
+  }
+}
+
+TEST_F(Systemd, WithTheServiceADaemonThatNobodyReachesIsStoppedToo) {
+  ASSERT_EQ(Daemon("install").exit_code, 0);
+  ASSERT_EQ(Daemon("stop").exit_code, 0);
+  StartDaemon();
+  Touch(PathOf("state/loaded"));
+  fs::remove(paths().socket);
+  EXPECT_THAT(Daemon("stop").out, AllOf(HasSubstr("stopped: systemd"), HasSubstr("ended: ")));
+  EXPECT_EQ(daemon().Wait().exit_code, 0);
+}
+
+TEST_F(Systemd, ADaemonWhoseSocketWasRemovedIsToldAndEnded) {
+  StartDaemon();
+  fs::remove(paths().socket);
+  const std::string who = absl::StrCat("stageloadd, pid ", DaemonPid(), ", ");
+  const Result status = Daemon("status");
+  EXPECT_EQ(status.exit_code, 69) << status;
+  EXPECT_THAT(status.out, AllOf(HasSubstr("silent: " + who + "has " + paths().lock),
+                                HasSubstr("removed from " + paths().socket),
+                                HasSubstr("`stageloadctl daemon restart`")));
+  EXPECT_THAT(Status().value("error", ""), HasSubstr(who));
+  const Result stop = Daemon("stop");
+  EXPECT_EQ(stop.exit_code, 0) << stop;
+  EXPECT_THAT(stop.out, HasSubstr("ended: " + who));
+  EXPECT_EQ(daemon().Wait().exit_code, 0);
+  EXPECT_EQ(Daemon("stop").out, "not running\n");
+
+  StartDaemon();
+  fs::remove(paths().socket);
+  const Result restart = Daemon("restart");
+  EXPECT_EQ(restart.exit_code, 0) << restart;
+  EXPECT_THAT(restart.out, AllOf(HasSubstr("ended: "), HasSubstr("started: ")));
+  EXPECT_EQ(daemon().Wait().exit_code, 0);
+}
+
+TEST_F(Systemd, AnotherProcessThatHasTheLastDaemonsPidIsLeftAlone) {
+  StartDaemon();
+  KillDaemon();
+  ChildProcess other = StartCtl({"600"}, {.program = "/bin/sleep"});
+  WriteFile(paths().lock, absl::StrCat(other.pid(), "\n"));
+  EXPECT_EQ(Daemon("stop").out, "not running\n");
+  EXPECT_TRUE(other.Running());
+}
+
+TEST_F(Systemd, ADaemonThatIsStoppedIsNamedAtOnceWithWhatToDo) {
+  StartDaemon();
+  const std::string go_on = absl::StrCat("`kill -CONT ", DaemonPid(), "` first");
+  daemon().Signal(SIGSTOP);
+  const absl::Time begin = absl::Now();
+  for (const char* command : {"stop", "start", "restart", "install"}) {
+    const Result result = Daemon(command);
+    EXPECT_EQ(result.exit_code, 1) << command << result;
+    EXPECT_THAT(result.err, HasSubstr(go_on)) << command;
+  }
+  EXPECT_THAT(Daemon("status").out, HasSubstr(go_on));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(14)) << "one answer is waited for longer";
+  EXPECT_FALSE(fs::exists(unit()));
+  daemon().Signal(SIGCONT);
+  EXPECT_EQ(Daemon("stop").exit_code, 0);
 }
 
 TEST_F(Systemd, StatusSaysWhoStartedItSinceWhenAndWhereItLogs) {

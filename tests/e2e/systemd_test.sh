@@ -89,6 +89,29 @@ kill -KILL "$pid"
 answers_as_another "$pid" "none takes the place of the one that was killed"
 "$ctl" daemon restart || fail "restart after the socket was lost"
 
+# One that was started by hand has the home when the service starts, as at a login: systemd's socket
+# takes the place of its own.
+for command in start restart install; do
+  "$ctl" daemon stop || fail "stop"
+  "$(dirname "$ctl")/stageloadd" 2>"$folder/err" &
+  by_hand=$!
+  answers_as_another null "no daemon by hand: $(cat "$folder/err")"
+  systemctl --user start stageloadd.socket stageloadd.service || fail "systemctl start"
+  if [ $command = start ]; then
+    "$ctl" doctor --json >"$folder/out" || true
+    jq -e ".checks[] | select(.check == \"daemon\") | .fix | contains(\"\`kill $by_hand\`\")" "$folder/out" >/dev/null ||
+      fail "doctor: $(cat "$folder/out")"
+    jq -e ".checks[] | select(.check == \"service\") | .text | contains(\"pid $by_hand has the home\")" "$folder/out" >/dev/null ||
+      fail "doctor: $(cat "$folder/out")"
+  fi
+  began=$SECONDS
+  "$ctl" daemon $command >"$folder/out" 2>&1 || fail "$command: $(cat "$folder/out")"
+  [ $((SECONDS - began)) -lt 14 ] || fail "$command waits for one that cannot answer"
+  grep -q "^ended: stageloadd, pid $by_hand, " "$folder/out" || fail "$command: $(cat "$folder/out")"
+  wait $by_hand || fail "it has not left in order"
+  [ "$(status .daemon.started_by)" = SERVICE ] || fail "$command has not given the home to the service"
+done
+
 sed -i s/KillMode=process/KillMode=control-group/ "$HOME/.config/systemd/user/stageloadd.service"
 "$ctl" daemon install | grep -q renewed: || fail "a stale unit is not renewed"
 [ "$(state_of "$job")" = RUNNING ] || fail "the job did not outlive the renewal"
@@ -108,6 +131,23 @@ for stops in no yes; do
   all_is_gone "uninstall without the files"
   "$ctl" daemon uninstall | grep -qx "not installed" || fail "uninstall again"
 done
+rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
+
+# For another home, and back.
+"$ctl" daemon install >/dev/null || fail "install"
+here=$(status .socket)
+STAGELOAD_HOME=$folder/other "$ctl" daemon install >/dev/null || fail "install for another home"
+[ ! -e "$here" ] || fail "the socket of the home before is left"
+[ "$(doctor_on daemon)" != fail ] || fail "doctor takes the daemon of the home before for crashed"
+"$ctl" daemon uninstall >/dev/null || fail "uninstall"
+
+# Units that systemd cannot load.
+"$ctl" daemon install >/dev/null || fail "install"
+"$ctl" daemon stop >/dev/null || fail "stop"
+for unit in service socket; do echo nonsense >"$HOME/.config/systemd/user/stageloadd.$unit"; done
+systemctl --user daemon-reload
+"$ctl" daemon uninstall || fail "uninstall of units that cannot be loaded"
+[ -z "$(find "$HOME/.config/systemd/user" ! -type d)" ] || fail "left: $(ls -AR "$HOME/.config/systemd/user")"
 rmdir "$HOME"/.config/systemd/user/*.wants 2>/dev/null || true
 
 # A variable of this shell that the manager does not have.

@@ -403,6 +403,22 @@ TEST(DoctorDaemon, OneThatHangsIsToldFromOneThatIsStopped) {
   EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("it is stopped", "kill -CONT 99"));
 }
 
+TEST(DoctorDaemon, OneThatKeepsTheServiceWaitingIsNamedAndEndedInOrder) {
+  DaemonFacts facts = Silent(absl::DeadlineExceededError("..."));
+  facts.lock_held = true;
+  facts.lock_pid = 99;
+  facts.service_pid = 98;
+  const Finding finding = CheckDaemon(facts, absl::Now());
+  EXPECT_THAT(finding, Fails("(pid 99), which the service has not started, has /home/s/lock",
+                             "`kill 99`, as `stageloadctl daemon start` does (jobs run on)"));
+  EXPECT_THAT(finding.text, HasSubstr("its daemon (pid 98) waits"));
+  facts.lock_state = 'T';
+  EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("it is stopped", "kill -CONT 99"));
+  facts.lock_state = 'S';
+  facts.service_pid = 99;
+  EXPECT_THAT(CheckDaemon(facts, absl::Now()), Fails("has not answered within 3s", "kill -9 99"));
+}
+
 TEST(DoctorDaemon, ASocketThatAServiceHoldsForADaemonThatDoesNotComeIsTold) {
   DaemonFacts facts = Silent(absl::DeadlineExceededError("..."));
   facts.lock_pid = 99;
@@ -736,6 +752,14 @@ TEST(DoctorService, EachWayToBeInstalledWronglyIsTold) {
   facts.state->twice = "user/501";
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE),
               Fails("two daemons contend", "daemon restart"));
+  facts = Installed();
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_UNSPECIFIED),
+              Warns("pid 5, but it has not taken the home", "daemon restart"));
+  facts.home_pid = 4;
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_UNSPECIFIED),
+              Warns("pid 5, but it waits: pid 4 has the home", "daemon start"));
+  facts.home_pid = 5;
+  EXPECT_THAT(CheckService(facts, v1::STARTED_BY_UNSPECIFIED), Oks("running, pid 5"));
   facts = Installed();
   facts.state->enabled = false;
   EXPECT_THAT(CheckService(facts, v1::STARTED_BY_SERVICE), Warns("was disabled", "install"));

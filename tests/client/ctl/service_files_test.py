@@ -163,6 +163,13 @@ class LaunchAgent(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("control character", refused.stderr)
 
+    def test_what_is_no_character_of_xml_is_refused(self):
+        for none in ("\ufffe", "\uffff"):
+            refused = install("macos", f"/Users/a{none}b")
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("U+FFFE or U+FFFF", refused.stderr)
+        self.assertEqual(install("macos", "/Users/a\ufffdb").returncode, 0)
+
 
 class Units(unittest.TestCase):
     def setUp(self):
