@@ -391,8 +391,8 @@ TEST(WhyItWasStopped, ForItsSwapBudgetWithTheBudgetThatWouldHaveDone) {
                          "charge 8.2 GiB is over the budget of 8 GiB (...)."));
   EXPECT_THAT(said, HasSubstr("A --swap-budget above 8.2 GiB would have let it go on"));
   EXPECT_THAT(said, HasSubstr("--charge own"));
-  EXPECT_THAT(said, HasSubstr("`stageloadctl retry 3` queues it again, declaring at least its true "
-                              "peak of 20 GiB and a tenth more."));
+  EXPECT_THAT(said, HasSubstr("`stageloadctl retry 3` queues it again, declaring at least the 20 "
+                              "GiB that it needed and a tenth more."));
   job.mutable_policy()->set_charge_mode(v1::CHARGE_MODE_OWN);
   EXPECT_THAT(Said(job), Not(HasSubstr("--charge own")));
 }
