@@ -48,7 +48,8 @@ TEST_F(Scenario, S19_AJobUnderAKilledDaemonRunsOnWithItsMemoryCountedAndItsCodeA
   const Arguments terms = {"--wait-free", "0", "--memory", "100M", "--"};
   const std::int64_t job = Submit(terms + CountsItsStarts(PathOf("go"), 7));
   ASSERT_TRUE(Reaches(job, "RUNNING"));
-  ASSERT_TRUE(Eventually([&] { return Starts() == 1; }));
+  // The command runs a moment before the daemon hears of its pid.
+  ASSERT_TRUE(Eventually([&] { return Starts() == 1 && Show(job).contains("pid"); }));
   const nlohmann::json before = Show(job);
   KillDaemon();
   StartDaemon();
