@@ -25,6 +25,17 @@ _GIB = 1 << 30
 _MOST = 1 << 60
 
 
+_PAGE = 4096  # the smallest
+
+
+def _bytes(nbytes: int) -> bytearray:
+    """In memory, every page of them."""
+    block = bytearray(nbytes)
+    for at in range(0, nbytes, _PAGE):
+        block[at] = 1
+    return block
+
+
 class _Show:
     """A line for each step. The daemon's reading is one that is newer than the step."""
 
@@ -96,7 +107,7 @@ def _steps_on_cpu(torch: Any, nbytes: int) -> list[tuple[str, Callable[[], None]
     held: list[Any] = []
 
     def make() -> None:
-        held.append(bytearray(b"\1") * nbytes if torch is None else torch.full((nbytes // 4,), 1.0))
+        held.append(_bytes(nbytes) if torch is None else torch.full((nbytes // 4,), 1.0))
 
     def park() -> None:
         if torch is not None:
@@ -143,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
                 do()
                 show.line(step)
     except (MemoryError, RuntimeError) as error:  # the latter is torch's
-        print(f"demo_hidden_memory: take {gib:g} GiB: {error or 'no room'}", file=sys.stderr)
+        print(f"demo_hidden_memory: take {gib:g} GiB: {str(error) or 'no room'}", file=sys.stderr)
         return 1
     except StageloadError as error:
         print(f"demo_hidden_memory: {error}", file=sys.stderr)
