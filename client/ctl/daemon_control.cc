@@ -1,7 +1,5 @@
 #include "client/ctl/daemon_control.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <map>
 
@@ -22,11 +20,7 @@ namespace {
 
 // A restart takes the old daemon's end and, at launchd, the time between two starts.
 constexpr absl::Duration kServiceWithin = absl::Seconds(20);
-
-void Pause() {
-  const timespec pause{0, 10'000'000};
-  nanosleep(&pause, nullptr);
-}
+constexpr absl::Duration kPause = absl::Milliseconds(10);
 
 struct NextProgram {
   std::string path;
@@ -134,7 +128,7 @@ absl::StatusOr<Connection> AwaitService(const ConnectOptions& connect,
         return **std::move(running);
       }
     }
-    Pause();
+    absl::SleepFor(kPause);
   } while (absl::Now() - begin < kServiceWithin);
   const absl::StatusOr<Supervised> found = installation.supervisor().Look();
   std::string words = installation.supervisor().LastWords();

@@ -1,6 +1,5 @@
 #include "client/ctl/doctor_daemon.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -13,7 +12,6 @@
 #include <initializer_list>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -24,6 +22,7 @@
 #include "client/ctl/daemon_control.h"
 #include "client/ctl/doctor_machine.h"
 #include "client/ctl/errors.h"
+#include "client/ctl/home_holder.h"
 #include "client/ctl/tool.h"
 #include "client/ctl/unique_fd.h"
 #include "client/lib/autostart.h"
@@ -33,20 +32,10 @@ namespace {
 
 constexpr std::size_t kMostStops = 5;
 
-// The number in the first line of a file; nothing of anything else.
-std::optional<int> PidIn(int fd) {
-  char text[32] = {};
-  if (::pread(fd, text, sizeof text - 1, 0) <= 0) return std::nullopt;
-  int pid = 0;
-  const std::string line = std::string(text).substr(0, std::string(text).find('\n'));
-  if (!absl::SimpleAtoi(line, &pid) || pid <= 0) return std::nullopt;
-  return pid;
-}
-
 void ReadLock(const std::string& path, DaemonFacts& facts) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const UniqueFd fd = OpenLock(path);
   if (!fd.valid()) return;
-  facts.lock_pid = PidIn(fd.get()).value_or(0);
+  facts.lock_pid = PidIn(fd);
   // Only where none answers: a daemon that starts in this very moment must find it free.
   if (facts.version) return;
   facts.lock_held = ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;

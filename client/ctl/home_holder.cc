@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,28 +21,11 @@ namespace stageload::ctl {
 namespace {
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(30);
+constexpr absl::Duration kPause = absl::Milliseconds(10);
 // From its lock to its socket, when it starts, and from its socket's end to its lock's.
 constexpr absl::Duration kSettles = absl::Seconds(2);
 // Of one that answers, should that be the one whose socket the service seems to have.
 constexpr absl::Duration kAsideAnswers = absl::Seconds(3);
-
-void Pause() {
-  const timespec pause{0, 10'000'000};
-  ::nanosleep(&pause, nullptr);
-}
-
-UniqueFd OpenLock(const std::string& lock) {
-  return UniqueFd(::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-}
-
-// The number in its first line; 0 of anything else.
-int PidIn(const UniqueFd& lock) {
-  char text[32] = {};
-  int pid = 0;
-  if (!lock.valid() || ::pread(lock.get(), text, sizeof text - 1, 0) <= 0) return 0;
-  const std::string line = std::string(text).substr(0, std::string(text).find('\n'));
-  return absl::SimpleAtoi(line, &pid) && pid > 0 ? pid : 0;
-}
 
 absl::Status CannotEnd(const HomeHolder& holder) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -54,6 +36,18 @@ absl::Status CannotEnd(const HomeHolder& holder) {
 }
 
 }  // namespace
+
+UniqueFd OpenLock(const std::string& lock) {
+  return UniqueFd(::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+int PidIn(const UniqueFd& lock) {
+  char text[32] = {};
+  int pid = 0;
+  if (!lock.valid() || ::pread(lock.get(), text, sizeof text - 1, 0) <= 0) return 0;
+  const std::string line = std::string(text).substr(0, std::string(text).find('\n'));
+  return absl::SimpleAtoi(line, &pid) && pid > 0 ? pid : 0;
+}
 
 std::optional<HomeHolder> HolderOf(const std::string& lock) {
   const UniqueFd fd = OpenLock(lock);
@@ -85,7 +79,7 @@ AtHome LookAtHome(const ConnectOptions& connect, const std::string& lock,
     home.silent = HolderOf(lock);
     if (!home.running.ok() || *home.running || !home.silent) break;
     if (absl::Now() - begin > kSettles) break;
-    Pause();
+    absl::SleepFor(kPause);
   }
   if (home.Answers()) home.silent = std::nullopt;
   if (home.silent && !of_service(*home.silent)) home.aside = home.silent;
@@ -113,7 +107,7 @@ absl::Status AwaitLockFree(const std::string& lock, int pid) {
     if (fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return absl::OkStatus();
     const int holder = PidIn(fd);
     if (holder != 0 && holder != pid) return absl::OkStatus();
-    Pause();
+    absl::SleepFor(kPause);
   }
   if (StateOf(pid) == 'T') return CannotEnd({pid, true});
   return absl::DeadlineExceededError(absl::StrCat(

@@ -12,8 +12,14 @@
 #include "absl/status/statusor.h"
 #include "client/ctl/connection.h"
 #include "client/ctl/supervisor.h"
+#include "client/ctl/unique_fd.h"
 
 namespace stageload::ctl {
+
+// To look at, also where somebody put something else in its place. Not valid where there is none.
+UniqueFd OpenLock(const std::string& lock);
+// The number in its first line, of who holds it or held it last; 0 of anything else.
+int PidIn(const UniqueFd& lock);
 
 struct HomeHolder {
   int pid = 0;
