@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "daemon/core/job.h"
 #include "daemon/store/columns.h"
+#include "daemon/store/file_mark.h"
 #include "daemon/store/schema.h"
 #include "daemon/store/store_file.h"
 
@@ -55,11 +56,6 @@ absl::Status SyncFolderOf(const std::string& path) {
   if (::fsync(descriptor) != 0) status = absl::ErrnoToStatus(errno, absl::StrCat("fsync ", folder));
   ::close(descriptor);
   return status;
-}
-
-bool IsLink(const std::string& path) {
-  struct stat found {};
-  return ::lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
 }
 
 // "PATH.damaged-20261129T171500Z", or with a number behind it where that is taken.
@@ -393,7 +389,8 @@ absl::StatusOr<WrittenAnew> WriteAnew(SQLite::Database& open, const std::string&
   RemoveBuilding(path);
   const std::string aside = AsideName(path, "replaced");
   const bool replaced = Exists(path);
-  const bool linked = IsLink(path);
+  const std::optional<FileName> name = ReadName(path);
+  const bool linked = name && name->is_link;
   const std::string what = changed.value_or(linked     ? "was moved and a link put in its place"
                                             : replaced ? "was replaced"
                                                        : "was removed");
