@@ -416,11 +416,16 @@ void Scheduler::TakeAsLoaded(Client& client) {
   room_.reset();
 }
 
-void Scheduler::On(const Instant&, const LeaseReleased& event, Effects& effects) {
+void Scheduler::On(const Instant& now, const LeaseReleased& event, Effects& effects) {
   const auto found = leases_.find(event.id);
   if (found == leases_.end()) return;
   const Lease lease = found->second;
-  if (!lease.granted) return DropLease(event.id);
+  if (!lease.granted) {
+    DropLease(event.id);
+    return Tell(effects, {"lease_denied", lease.client,
+                          absl::StrCat(lease.stage, ": taken back by its program after ",
+                                       FormatSpan(now.awake - lease.asked.awake))});
+  }
   Client& client = clients_.at(lease.client);
   const Bytes before = DeclaredWith(client, LeasedBy(client)).value_or(Bytes(0));
   client.leases.erase(event.id);

@@ -324,7 +324,14 @@ TEST_F(LeaseTest, ALeaseThatWaitsSaysWhyInTheTelemetry) {
   ASSERT_THAT(All<Note>(waits), SizeIs(1));
   EXPECT_EQ(All<Note>(waits)[0].kind, "lease_waiting");
   EXPECT_THAT(All<Note>(waits)[0].text, HasSubstr("MEMORY: needs 10 GiB"));
-  EXPECT_THAT(scheduler_->WaitingLeases(), ElementsAre(All<LeaseQueued>(waits)[0].id));
+  const LeaseId id = All<LeaseQueued>(waits)[0].id;
+  EXPECT_THAT(scheduler_->WaitingLeases(), ElementsAre(id));
+  now_.awake += absl::Seconds(2);
+  const Effects withdrawn = Step(LeaseReleased{id});
+  ASSERT_THAT(All<Note>(withdrawn), SizeIs(1));
+  EXPECT_EQ(All<Note>(withdrawn)[0].kind, "lease_denied");
+  EXPECT_THAT(All<Note>(withdrawn)[0].text, HasSubstr("taken back by its program after 2s"));
+  EXPECT_THAT(scheduler_->WaitingLeases(), IsEmpty());
 }
 
 TEST_F(LeaseTest, ASessionBeyondTheLimitIsRefusedWithTheLimit) {
