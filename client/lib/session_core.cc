@@ -43,8 +43,7 @@ void SessionCore::Start() {
   connect_.socket = paths->socket;  // the environment is not asked again
   absl::Status none;
   if (const absl::StatusOr<Connection> connection = Connect(connect_); connection.ok()) {
-    absl::StatusOr<std::unique_ptr<Registration>> registration =
-        Registration::Begin(*connection, request_, ++daemons_, interrupt_);
+    absl::StatusOr<std::unique_ptr<Registration>> registration = Register(*connection, ++daemons_);
     if (registration.ok()) {
       registration_ = *std::move(registration);
       phase_ = Phase::kConnected;
@@ -154,6 +153,15 @@ void SessionCore::TellEvent(SessionEvent::Kind kind, const std::string& text) co
   if (options_.on_event) options_.on_event({.kind = kind, .text = text});
 }
 
+absl::StatusOr<std::unique_ptr<Registration>> SessionCore::Register(const Connection& connection,
+                                                                    std::int64_t daemon) {
+  absl::StatusOr<std::unique_ptr<Registration>> registration =
+      Registration::Begin(connection, request_, daemon, interrupt_);
+  // For the daemon after this one.
+  if (registration.ok() && (*registration)->link().joined) request_.set_was_joined(true);
+  return registration;
+}
+
 bool SessionCore::RegisterAgain() {
   DaemonSearch search;
   search.connect = connect_;
@@ -171,7 +179,7 @@ bool SessionCore::RegisterAgain() {
     const std::optional<Connection> connection = AwaitDaemon(search, interrupt_);
     if (!connection) return false;
     absl::StatusOr<std::unique_ptr<Registration>> registration =
-        Registration::Begin(*connection, request_, daemons_ + 1, interrupt_);
+        Register(*connection, daemons_ + 1);
     std::map<std::uint64_t, std::int64_t> taken_up;
     std::string refused;
     absl::Status status = registration.status();

@@ -71,6 +71,8 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   void CheckCaller() const;  // throws
   // The client's side of its life.
   void Run();
+  absl::StatusOr<std::unique_ptr<Registration>> Register(const Connection& connection,
+                                                         std::int64_t daemon);
   bool RegisterAgain();
   void Publish(std::unique_ptr<Registration> registration,
                const std::map<std::uint64_t, std::int64_t>& taken_up);
@@ -97,7 +99,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
   absl::Status SendReport(const DaemonLink& link, v1::ReportRequest request) const;
 
   const SessionOptions options_;
-  const v1::RegisterRequest request_;
+  v1::RegisterRequest request_;  // of Start() and then of the thread alone
   const Parent parent_;
   const bool may_start_;  // a daemon
   ConnectOptions connect_;

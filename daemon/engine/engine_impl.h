@@ -132,13 +132,22 @@ class Engine::Impl {
   // A registration.
   struct Session {
     std::optional<JobId> client;  // once it is on disk
-    bool being_saved = false;     // a client of its own, which is not on disk yet
     core::ProcessIdentity root;
+    // The root of the client that it brings, while that is not on disk yet.
+    std::optional<core::ProcessIdentity> being_saved;
     bool joined = false;
     Caller caller;
     OnSession on_event;
     bool suspended = false;                       // as it was told
     std::map<core::LeaseId, std::string> leases;  // held or waited for; their request ids
+  };
+  // A client of the daemon before that was a session.
+  struct Returning {
+    core::ProcessIdentity root;
+    std::string name;
+    core::Policy policy;
+    bool may_signal = false;
+    absl::Duration until;  // when it is waited for no longer (Instant::awake)
   };
   // A lease that is asked for and not granted yet.
   struct Acquisition {
@@ -205,7 +214,8 @@ class Engine::Impl {
   void Accept(WatchToken token, const absl::StatusOr<JobView>& job);
   void Join(WatchToken token, JobId client);
   void TellRegistered(Session& session);
-  void AwaitReturn(const core::ProcessIdentity& root);
+  void AwaitReturn(const core::JobRecord& record);
+  const Returning* ClientBefore(std::int32_t pid) const;
   void Returned(const core::ProcessIdentity& root);
   void TellSessions(const std::set<JobId>& changed);
   void TellPressure();
@@ -298,8 +308,7 @@ class Engine::Impl {
   std::map<WatchToken, Acquisition> acquisitions_;
   std::map<std::uint64_t, WatchToken> acquiring_;  // by the core's token
   std::map<JobId, Said> said_;
-  // Of the daemon before, until when each is waited for (Instant::awake).
-  std::map<core::ProcessIdentity, absl::Duration> returning_;
+  std::map<core::ProcessIdentity, Returning> returning_;  // by its root
   // Programs that the daemon before was about to stop, until they come back.
   std::set<core::ProcessIdentity> stopping_before_;
   std::map<WatchToken, Recording> recordings_;

@@ -133,7 +133,7 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
     if (record.root && record.boot_id == parts_.host->BootId()) {
       tree_.Add(record.id, *record.root, ProcessTree::Root::kMember);
       if (StillThere(*record.root)) {
-        AwaitReturn(*record.root);
+        AwaitReturn(record);
         if (record.state == core::JobState::kStopping) stopping_before_.insert(*record.root);
       }
     }

@@ -70,16 +70,23 @@ void Engine::Impl::Enroll(WatchToken token, RegisterRequest request) {
     return;
   }
   Session& session = sessions_.at(token);
-  session.being_saved = true;
-  const absl::StatusOr<std::string> line = parts_.host->CommandLine(session.root);
   core::Submit event;
   event.token = next_submit_token_++;
   event.kind = core::JobKind::kSession;
-  event.command = line.ok() ? core::DisplayCommand({*line}) : "";
-  event.name = request.name.empty() ? NameOf(event.command, request.pid) : std::move(request.name);
+  event.name = std::move(request.name);
   event.policy = request.policy;
   event.may_signal = request.enforce;
   event.root = session.root;
+  if (const Returning* before = request.was_joined ? ClientBefore(request.pid) : nullptr) {
+    event.name = before->name;
+    event.policy = before->policy;
+    event.may_signal = before->may_signal;
+    event.root = before->root;
+  }
+  session.being_saved = event.root;
+  const absl::StatusOr<std::string> line = parts_.host->CommandLine(*event.root);
+  event.command = line.ok() ? core::DisplayCommand({*line}) : "";
+  if (event.name.empty()) event.name = NameOf(event.command, event.root->pid);
   event.boot_id = parts_.host->BootId();
   Enqueue(event, std::nullopt, [this, token](const absl::StatusOr<JobView>& job) {
     Accept(token, job);
@@ -92,14 +99,24 @@ void Engine::Impl::Enroll(WatchToken token, RegisterRequest request) {
 
 // Whether a process around it is about to become a client, which this one then is, too.
 bool Engine::Impl::IsBeingRegistered(std::int32_t pid) const {
-  const bool any = std::any_of(sessions_.begin(), sessions_.end(),
-                               [](const auto& entry) { return entry.second.being_saved; });
+  const bool any = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return entry.second.being_saved.has_value();
+  });
   if (!any) return false;
   const std::vector<core::ProcessIdentity> line = WithAncestors(pid);
   return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second.being_saved &&
-           std::find(line.begin(), line.end(), entry.second.root) != line.end();
+           std::find(line.begin(), line.end(), *entry.second.being_saved) != line.end();
   });
+}
+
+// The client of the daemon before that it was joined to: the innermost around it.
+const Engine::Impl::Returning* Engine::Impl::ClientBefore(std::int32_t pid) const {
+  for (const core::ProcessIdentity& process : WithAncestors(pid)) {
+    const auto found = returning_.find(process);
+    if (found != returning_.end()) return &found->second;
+  }
+  return nullptr;
 }
 
 // Its row is on disk, or it was refused.
@@ -113,13 +130,13 @@ void Engine::Impl::Accept(WatchToken token, const absl::StatusOr<JobView>& job) 
   }
   const JobId id = job->record.id;
   if (session == sessions_.end()) return Feed(core::ClientGone{id});  // its caller has gone
-  session->second.being_saved = false;
+  const core::ProcessIdentity root = *std::exchange(session->second.being_saved, std::nullopt);
   session->second.client = id;
-  Attach(id, session->second.root, ProcessTree::Root::kMember);
+  Attach(id, root, ProcessTree::Root::kMember);
   SampleSoon();
   TellRegistered(session->second);
   // Its record ended with its stream, and the stop has not.
-  if (stopping_before_.erase(session->second.root) > 0) Feed(core::CancelAsked{id});
+  if (stopping_before_.erase(root) > 0) Feed(core::CancelAsked{id});
 }
 
 // A process in the tree of a client is that client, so nothing is counted twice, and what stops the
@@ -243,19 +260,20 @@ void Engine::Impl::TellPressure() {
 }
 
 // A program of the daemon before, which lives on.
-void Engine::Impl::AwaitReturn(const core::ProcessIdentity& root) {
-  returning_[root] = Now().awake + kReturnWithin;
-  Feed(core::ProgramsReturning{returning_[root]});
+void Engine::Impl::AwaitReturn(const core::JobRecord& record) {
+  const absl::Duration until = Now().awake + kReturnWithin;
+  returning_[*record.root] = {*record.root, record.name, record.policy, record.may_signal, until};
+  Feed(core::ProgramsReturning{until});
 }
 
 void Engine::Impl::Returned(const core::ProcessIdentity& root) {
   const auto found = returning_.find(root);
   if (found == returning_.end()) return;
-  found->second = std::min(found->second, Now().awake + kTakeUpWithin);
-  const auto last =
-      std::max_element(returning_.begin(), returning_.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  Feed(core::ProgramsReturning{last->second});
+  found->second.until = std::min(found->second.until, Now().awake + kTakeUpWithin);
+  const auto last = std::max_element(
+      returning_.begin(), returning_.end(),
+      [](const auto& a, const auto& b) { return a.second.until < b.second.until; });
+  Feed(core::ProgramsReturning{last->second.until});
 }
 
 // ---- What the core decides about them ----

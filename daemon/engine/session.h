@@ -34,6 +34,7 @@ struct RegisterRequest {
   core::Policy policy;
   std::int32_t pid = 0;  // whose right to be named the caller of the engine has checked
   bool enforce = false;  // it may be signalled
+  bool was_joined = false;  // to a client of the daemon before
   Caller caller;
 };
 

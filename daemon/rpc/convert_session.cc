@@ -168,7 +168,7 @@ absl::StatusOr<engine::RegisterRequest> ToRegister(const v1::RegisterRequest& re
   const absl::StatusOr<std::int32_t> pid = ToPid(request.pid(), caller);
   if (!pid.ok()) return pid.status();
   return engine::RegisterRequest{request.name(), *std::move(policy), *pid, request.enforce(),
-                                 caller};
+                                 request.was_joined(), caller};
 }
 
 absl::StatusOr<engine::AcquireRequest> ToAcquire(const v1::AcquireRequest& request,

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <barrier>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -212,6 +213,36 @@ TEST_F(SessionsTest, ASessionThatIsCancelledIsAskedToStopAndKnownByItsId) {
   EXPECT_TRUE(holder.Prints("stop: CANCELLED"));
   EndHolder("holder");
   EXPECT_EQ(holder.Wait().exit_code, 0) << "it was not to be signalled";
+}
+
+// Both halves of it: what the library says when it comes back, and what the daemon makes of that.
+TEST_F(SessionsTest, AfterARestartAProgramHasTheTermsOfItsFirstSession) {
+  StartDaemon();
+  SessionOptions outer;
+  outer.socket = paths().socket;
+  outer.autostart = false;
+  outer.name = "outer";
+  outer.memory_bytes = 7 * 1024 * 1024;
+  SessionOptions inner = outer;
+  inner.name = "inner";
+  inner.memory_bytes = 1024 * 1024;
+  const Session first(outer);
+  std::vector<std::unique_ptr<Session>> joined;
+  for (int i = 0; i < 4; ++i) joined.push_back(std::make_unique<Session>(inner));
+  for (int restarts = 0; restarts < 4; ++restarts) {
+    KillDaemon();
+    StartDaemon();
+    ASSERT_TRUE(Eventually([&] {
+      std::set<std::int64_t> clients{first.client_id()};
+      for (const auto& session : joined) clients.insert(session->client_id());
+      std::set<std::int64_t> queued;
+      for (const nlohmann::json& job : CtlJson({"queue"}).at("jobs")) queued.insert(job.at("id"));
+      return clients == queued && queued.size() == 1;  // none is of the daemon before
+    }));
+    const nlohmann::json job = CtlJson({"queue"}).at("jobs")[0];
+    EXPECT_EQ(job.at("name"), "outer");
+    EXPECT_EQ(job.at("policy").at("memory_bytes"), 7 * 1024 * 1024) << job;
+  }
 }
 
 TEST_F(SessionsTest, ThoseThatAProcessMakesAtOnceAreOneClient) {

@@ -1072,6 +1072,19 @@ def test_after_a_restart_of_the_daemon_it_registers_again_with_what_it_holds(
             assert more.managed
 
 
+def test_after_a_restart_a_job_inside_another_does_not_decide_its_terms(daemon: Daemon) -> None:
+    with Job("outer", swap_budget="7G", memory="70M") as outer, contextlib.ExitStack() as inside:
+        inner = [inside.enter_context(Job(f"inner{number}")) for number in range(3)]
+        for _ in range(4):
+            before = outer.client_id
+            daemon.kill()
+            daemon.start()
+            eventually(lambda: outer.client_id not in (None, before))  # noqa: B023
+            eventually(lambda: {job.client_id for job in inner} == {outer.client_id})
+            assert eventually(lambda: list(daemon.clients())) == ["outer"]
+            assert daemon.client("outer")["swap_budget_bytes"] == 7 << 30
+
+
 def test_a_stage_that_waits_goes_on_waiting_with_the_next_daemon(no_daemon: Daemon) -> None:
     no_daemon.config(POOL)
     no_daemon.start()

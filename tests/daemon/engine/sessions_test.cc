@@ -110,9 +110,36 @@ class SessionsTest : public EngineTest {
     Session session;
     session.token = life.engine().NewWatchToken();
     session.caller = {session.token, pid};
-    life.engine().Register(session.token, {"pipeline", policy, pid, enforce, session.caller},
-                           [told = session.told](const auto& event) { told->Add(event); });
+    Ask(life, session, {"pipeline", policy, pid, enforce, false, session.caller});
     return session;
+  }
+  // Under terms that are not those of the client that it was joined to.
+  Session ComingBack(Life& life, pid_t pid) {
+    Session session;
+    session.token = life.engine().NewWatchToken();
+    session.caller = {session.token, pid};
+    core::Policy policy;
+    policy.memory = MiB(1);
+    Ask(life, session,
+        {"inner", policy, pid, /*enforce=*/true, /*was_joined=*/true, session.caller});
+    return session;
+  }
+  static void Ask(Life& life, const Session& session, const RegisterRequest& request) {
+    life.engine().Register(session.token, request,
+                           [told = session.told](const auto& event) { told->Add(event); });
+  }
+  // "sh" and a process that it has started.
+  std::pair<pid_t, pid_t> ProgramAndChild() {
+    const pid_t program = Child({"sh", "-c", "sleep 1000 & wait"});
+    for (int i = 0; i < 400; ++i) {
+      const std::vector<host::Process> processes = host_.Processes().value();
+      for (const host::Process& process : processes) {
+        if (process.parent == program) return {program, process.identity.pid};
+      }
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    ADD_FAILURE() << "sh has started nothing";
+    abort();
   }
   Session Register(Life& life, pid_t pid, core::Policy policy = {}, bool enforce = false) {
     Session session = Registering(life, pid, policy, enforce);
@@ -192,7 +219,7 @@ TEST_F(SessionsTest, AProgramWithoutANameIsCalledAsItsCommand) {
   for (int i = 0; i < 400 && host_.CommandLine(identity)->empty(); ++i) {
     absl::SleepFor(absl::Milliseconds(5));
   }
-  life.engine().Register(session.token, {"", {}, pid, false, {1, pid}},
+  life.engine().Register(session.token, {"", {}, pid, false, false, {1, pid}},
                          [told = session.told](const auto& event) { told->Add(event); });
   EXPECT_EQ(life.Get(session.told->Next<Registered>().client)->record.name, "sleep");
 }
@@ -400,18 +427,9 @@ TEST_F(SessionsTest, AWorkerThatJoinedKeepsItsLeaseWhenTheProgramThatStartedItEn
   core::Config config;
   config.memory_pool = GiB(10);
   Life life(folder_, host_, config);
-  const pid_t launcher = Child({"sh", "-c", "sleep 1000 & wait"});
-  std::optional<core::ProcessIdentity> worker;
-  for (int i = 0; i < 400 && !worker; ++i) {
-    const std::vector<host::Process> processes = host_.Processes().value();
-    for (const host::Process& process : processes) {
-      if (process.parent == launcher) worker = process.identity;
-    }
-    if (!worker) absl::SleepFor(absl::Milliseconds(5));
-  }
-  ASSERT_TRUE(worker);
+  const auto [launcher, worker] = ProgramAndChild();
   const Session first = Register(life, launcher);
-  Session second = Registering(life, worker->pid);
+  Session second = Registering(life, worker);
   EXPECT_TRUE(second.told->Next<Registered>().joined);
   second.client = first.client;
   Acquire(life, first, GiB(4)).told->Next<LeaseGranted>();
@@ -420,10 +438,10 @@ TEST_F(SessionsTest, AWorkerThatJoinedKeepsItsLeaseWhenTheProgramThatStartedItEn
   first.told->Next<ClientEnded>();
   // What the launcher held is free, what the worker holds is not.
   Acquire(life, second, GiB(4)).told->Next<LeaseGranted>();
-  EXPECT_EQ(life.Get(first.client)->pid, worker->pid);
+  EXPECT_EQ(life.Get(first.client)->pid, worker);
   EXPECT_EQ(life.Get(first.client)->record.state, JobState::kRunning);
   EXPECT_TRUE(second.told->empty());
-  kill(worker->pid, SIGKILL);
+  kill(worker, SIGKILL);
   second.told->Next<ClientEnded>();
   EXPECT_EQ(life.WaitForEnd(first.client)->record.state, JobState::kCompleted);
 }
@@ -532,6 +550,71 @@ TEST_F(SessionsTest, AStopThatIsUnderWayGoesOnWithTheNextDaemon) {
   std::erase(children_, stopped);
   EXPECT_EQ(life.WaitForEnd(again.client)->record.state, JobState::kCancelled);
   EXPECT_EQ(life.Get(other_again.client)->record.state, JobState::kRunning);
+}
+
+TEST_F(SessionsTest, AfterARestartTheTermsOfAClientCountWhicheverOfItsRegistrationsComesFirst) {
+  core::Policy policy;
+  policy.memory = GiB(4);
+  const pid_t pid = Child();
+  {
+    Life life(folder_, host_);
+    Register(life, pid, policy);
+    Registering(life, pid).told->Next<Registered>();
+  }
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    Life life(folder_, host_);
+    const Session inner = ComingBack(life, pid);
+    const Registered first = inner.told->Next<Registered>();
+    EXPECT_FALSE(first.joined);
+    EXPECT_EQ(first.policy.memory, GiB(4));
+    const core::JobRecord record = life.Get(first.client)->record;
+    EXPECT_EQ(record.name, "pipeline");
+    EXPECT_FALSE(record.may_signal);
+    const Session outer = Registering(life, pid, policy);
+    const Registered second = outer.told->Next<Registered>();
+    EXPECT_TRUE(second.joined);
+    EXPECT_EQ(second.client, first.client);
+  }
+}
+
+TEST_F(SessionsTest, AfterARestartAProcessThatJoinedBringsTheClientThatIsAroundIt) {
+  core::Policy policy;
+  policy.memory = GiB(4);
+  policy.grace = absl::Milliseconds(100);
+  const auto [program, child] = ProgramAndChild();
+  {
+    Life life(folder_, host_);
+    Register(life, program, policy, /*enforce=*/true);
+    EXPECT_TRUE((Registering(life, child).told->Next<Registered>().joined));
+  }
+  {
+    Life life(folder_, host_);
+    const Session inner = ComingBack(life, child);
+    const Session outer = Registering(life, program, policy, /*enforce=*/true);  // at once
+    const Registered first = inner.told->Next<Registered>();
+    const Registered second = outer.told->Next<Registered>();
+    EXPECT_EQ(first.client, second.client);
+    EXPECT_EQ(first.policy.memory, GiB(4));
+    EXPECT_EQ(life.Get(first.client)->pid, program);
+    EXPECT_TRUE(life.Cancel(first.client).ok());
+    inner.told->Next<core::StopRequested>();
+  }
+  // What was to stop stops, also when the child comes first.
+  Life life(folder_, host_);
+  const Session inner = ComingBack(life, child);
+  const Registered first = inner.told->Next<Registered>();
+  inner.told->Next<core::StopRequested>();
+  inner.told->Next<ClientEnded>();
+  std::erase(children_, program);
+  EXPECT_EQ(life.WaitForEnd(first.client)->record.state, JobState::kCancelled);
+}
+
+TEST_F(SessionsTest, WhoWasJoinedToWhatIsNoMoreComesBackUnderItsOwnTerms) {
+  const pid_t pid = Child();
+  Life life(folder_, host_);
+  const Registered registered = ComingBack(life, pid).told->Next<Registered>();
+  EXPECT_FALSE(registered.joined);
+  EXPECT_EQ(registered.policy.memory, MiB(1));
 }
 
 TEST_F(SessionsTest, ASuspendedSessionIsToldAndGoesOn) {

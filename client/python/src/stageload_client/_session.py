@@ -274,6 +274,8 @@ class Session:
             await connection.close()
             raise
         registered = first.registered
+        if registered.joined:  # for the daemon after this one
+            self._request.was_joined = True
         link = Link(connection, stream, registered.client_id, registered.joined, self._daemons + 1)
         client = (connection.path, link.client_id)
         if not link.joined or client in _clients:
