@@ -198,6 +198,10 @@ bool IsByPath(const v1::Job& job) {
 
 void ExplainFailed(const v1::Job& job, Explanation& explanation) {
   if (job.reason() == v1::REASON_START_FAILED) {
+    if (!job.has_start_time_ns()) {  // nor can it be retried: nobody knows any more what it was
+      absl::StrAppend(&explanation.text, Named(job), " failed before its start", Why(job), ".");
+      return;
+    }
     absl::StrAppend(&explanation.text, Named(job), " failed at its start", Why(job),
                     IsByPath(job)
                         ? absl::StrCat(". A path that is not absolute counts from the folder of "

@@ -80,7 +80,7 @@ struct Started {
   std::string boot_id;
   std::optional<JobId> inside = {};  // of a guard that was restored: as in Submit
 };
-// No process came of a Start.
+// No process came of a Start, or none can of what waits for one, as its command is lost.
 struct StartFailed {
   JobId id{};
   std::string text;

@@ -461,6 +461,9 @@ void Scheduler::LearnPeaks(Client& client) const {
 // ---- Going out ----
 
 void Scheduler::On(const Instant& now, const StartFailed& event, Effects& effects) {
+  if (IsPending(event.id)) {
+    return EndPending(now, event.id, JobState::kFailed, Reason::kStartFailed, event.text, effects);
+  }
   Client* const found = Active(event.id);
   if (found == nullptr) return;
   Client& client = *found;

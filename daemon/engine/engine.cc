@@ -27,7 +27,12 @@ absl::Status ShuttingDown() {
 // ---- The loop ----
 
 absl::Status Engine::Impl::Restore() {
-  if (absl::Status status = TellRecovery(); !status.ok()) return status;
+  const absl::StatusOr<std::string> recovery = parts_.store->Setting(store::kRecovery);
+  if (!recovery.ok()) return recovery.status();
+  const bool recovered = !recovery->empty();
+  if (recovered) {
+    if (absl::Status status = TellRecovery(*recovery); !status.ok()) return status;
+  }
   const absl::StatusOr<JobId> next_id = parts_.store->NextId();
   if (!next_id.ok()) return next_id.status();
   const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->Unended();
@@ -45,20 +50,29 @@ absl::Status Engine::Impl::Restore() {
     Feed(core::Restored{row, EndedParents(row.after)});
   }
   for (const core::JobRecord& row : *rows) Adopt(row);
+  if (recovered) EndThoseWithoutCommand();
   SampleIfDue(Now());
   CommitAndCarryOut();
   return absl::OkStatus();
 }
 
 // Once after a damaged store was left behind: jobs whose rows are lost get new ones.
-absl::Status Engine::Impl::TellRecovery() {
-  const absl::StatusOr<std::string> recovery = parts_.store->Setting(store::kRecovery);
-  if (!recovery.ok() || recovery->empty()) return recovery.status();
+absl::Status Engine::Impl::TellRecovery(const std::string& recovery) {
   store::Batch batch = RowsFromFolders(*parts_.jobs, *parts_.store, *parts_.host);
   batch.settings[store::kRecovery] = "";
-  Note({"store_damaged", std::nullopt, *recovery});
+  Note({"store_damaged", std::nullopt, recovery});
   for (const store::EventRow& event : batch.events) Announce({event.kind, event.job, event.text});
   return parts_.store->Commit(batch);
+}
+
+// Jobs that wait and whose command went with a part of the store: they would wait for nothing.
+void Engine::Impl::EndThoseWithoutCommand() {
+  std::vector<JobId> lost;
+  for (const core::Rank& rank : core_->queue().ranks()) {
+    if (core_->Find(rank.id)->kind != core::JobKind::kJob) continue;
+    if (absl::IsNotFound(parts_.store->Spec(rank.id).status())) lost.push_back(rank.id);
+  }
+  for (const JobId id : lost) Feed(core::StartFailed{id, kCommandLost});
 }
 
 void Engine::Impl::Run() {
@@ -188,13 +202,16 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
   const absl::Status status = parts_.store->Commit(batch_);
   store::Batch failed = std::exchange(batch_, {});
   if (status.ok()) {
+    bool damaged = false;
     if (auto notice = parts_.store->TakeNotice()) {
       Note({"store_damaged", std::nullopt, *std::move(notice)});
+      damaged = true;
     }
     if (!store_error_.empty()) Note({"store_works", std::nullopt, "the store is written again"});
     store_error_.clear();
     unsaved_.clear();
     for (const core::Note& note : notes) Announce(note);
+    if (damaged) EndThoseWithoutCommand();
     return status;
   }
   batch_.learned = failed.learned;

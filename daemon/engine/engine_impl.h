@@ -40,12 +40,18 @@ using core::JobId;
 
 absl::Status ShuttingDown();
 
+// Why a job that the daemon has a row of cannot start.
+inline constexpr char kCommandLost[] =
+    "its command and environment were lost with a part of the store (event store_damaged); submit "
+    "it again";
+
 class Engine::Impl {
  public:
   Impl(Options options, Parts parts) : options_(std::move(options)), parts_(parts) {}
 
   absl::Status Restore();
-  absl::Status TellRecovery();
+  absl::Status TellRecovery(const std::string& recovery);
+  void EndThoseWithoutCommand();
   void Run();
   void RequestStop() {
     stop_ = true;

@@ -59,10 +59,7 @@ void Engine::Impl::StartJob(JobId id) {
   }
   absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
   if (!spec.ok() && !absl::IsNotFound(spec.status())) return StartLater(id, spec.status(), false);
-  if (!spec.ok()) {
-    return Feed(core::StartFailed{
-        id, absl::StrCat("read what to run: ", std::string(spec.status().message()))});
-  }
+  if (!spec.ok()) return Feed(core::StartFailed{id, kCommandLost});
   spec->environment = core::WholeEnvironment(*spec);
   spec->variables.clear();
   const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);

@@ -458,6 +458,10 @@ TEST(HowItStands, AFailureIsItsOwnUnlessItCouldNotBeStarted) {
   path.set_working_directory("/home/a");
   EXPECT_THAT(Said(path), AllOf(HasSubstr("counts from the folder of the job, /home/a."),
                                 Not(HasSubstr("PATH"))));
+  path.clear_start_time_ns();
+  path.set_reason_text("its command was lost");
+  EXPECT_THAT(Said(path), HasSubstr("failed before its start: its command was lost."));
+  EXPECT_THAT(Offered(path), IsEmpty());
 }
 
 TEST(HowItStands, AGuardedCommandIsNotOfferedToBeRetried) {

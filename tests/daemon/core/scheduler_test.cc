@@ -371,6 +371,26 @@ TEST_F(SchedulerTest, CommandThatCouldNotBeStartedFailsWithItsErrno) {
   EXPECT_EQ(record->outcome.exit_code, 127);
 }
 
+TEST_F(SchedulerTest, OneThatWaitsFailsWithItsChildrenWhenItCanNeverStart) {
+  Submitting({});
+  Submit child;
+  child.token = ++token_;
+  child.after = {JobId{1}};
+  Step(child);
+  const Effects effects = Step(StartFailed{JobId{1}, "its command is lost"});
+  const std::vector<JobRecord> ended = [&] {
+    std::vector<JobRecord> records;
+    for (const Save& save : All<Save>(effects)) records.push_back(save.record);
+    return records;
+  }();
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[0].state, JobState::kFailed);
+  EXPECT_EQ(ended[0].reason, Reason::kStartFailed);
+  EXPECT_EQ(ended[0].reason_text, "its command is lost");
+  EXPECT_EQ(ended[1].reason, Reason::kDependencyNever);
+  EXPECT_TRUE(scheduler_->queue().empty());
+}
+
 TEST_F(SchedulerTest, RequestThatCouldNotBeSavedIsForgottenWithItsReservation) {
   Sample();
   SubmitMemory(GiB(10));

@@ -163,6 +163,44 @@ TEST_F(EngineTest, StoreThatCannotBeWrittenRefusesTheSubmitAndRunsNothing) {
   EXPECT_FALSE(std::filesystem::exists(proof));
 }
 
+// A store that is too large to be kept in memory.
+TEST_F(EngineTest, JobsWhoseCommandWentWithAPartOfTheStoreFailAtOnceAndSaySo) {
+  constexpr int kJobs = 16;
+  Life life(folder_, host_);
+  Promised<absl::Status> held;
+  life.engine().HoldQueue("a test", [&](absl::Status status) { held.Set(std::move(status)); });
+  ASSERT_TRUE(held.Get().ok());
+  std::vector<std::string> command(10, std::string(100 * 1024, 'a'));
+  command[0] = "true";
+  for (int i = 0; i < kJobs; ++i) ASSERT_TRUE(life.Submit(command).ok());
+  const std::string path = folder_ + "/stageload.db";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  std::vector<JobId> pending;
+  const auto look = [&] {
+    pending.clear();
+    for (int id = 1; id <= kJobs; ++id) {
+      const core::JobRecord job = life.Get(JobId{id})->record;
+      if (job.state == JobState::kPending) {
+        pending.push_back(job.id);
+      } else {
+        EXPECT_EQ(job.state, JobState::kFailed);
+        EXPECT_EQ(job.reason, core::Reason::kStartFailed);
+        EXPECT_THAT(job.reason_text, HasSubstr("submit it again"));
+      }
+    }
+    return pending.size() < kJobs;
+  };
+  for (int i = 0; i < 1000 && !look(); ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_LT(pending.size(), kJobs);
+  EXPECT_GT(pending.size(), 0U) << "half of the file was left";
+  Promised<absl::Status> released;
+  life.engine().ReleaseQueue([&](absl::Status status) { released.Set(std::move(status)); });
+  ASSERT_TRUE(released.Get().ok());
+  for (const JobId id : pending) {
+    EXPECT_EQ(life.WaitForEnd(id)->record.state, JobState::kCompleted);
+  }
+}
+
 TEST_F(EngineTest, EndThatCannotBeWrittenIsToldTheSameByAllAndWrittenLater) {
   Life life(folder_, host_);
   const std::string go = folder_ + "/go";
