@@ -27,12 +27,7 @@ absl::Status ShuttingDown() {
 // ---- The loop ----
 
 absl::Status Engine::Impl::Restore() {
-  const absl::StatusOr<std::string> recovery = parts_.store->Setting(store::kRecovery);
-  if (!recovery.ok()) return recovery.status();
-  const bool recovered = !recovery->empty();
-  if (recovered) {
-    if (absl::Status status = TellRecovery(*recovery); !status.ok()) return status;
-  }
+  if (absl::Status status = TellRecovery(); !status.ok()) return status;
   const absl::StatusOr<JobId> next_id = parts_.store->NextId();
   if (!next_id.ok()) return next_id.status();
   const absl::StatusOr<std::vector<core::JobRecord>> rows = parts_.store->Unended();
@@ -50,17 +45,18 @@ absl::Status Engine::Impl::Restore() {
     Feed(core::Restored{row, EndedParents(row.after)});
   }
   for (const core::JobRecord& row : *rows) Adopt(row);
-  if (recovered) EndThoseWithoutCommand();
   SampleIfDue(Now());
   CommitAndCarryOut();
   return absl::OkStatus();
 }
 
 // Once after a damaged store was left behind: jobs whose rows are lost get new ones.
-absl::Status Engine::Impl::TellRecovery(const std::string& recovery) {
+absl::Status Engine::Impl::TellRecovery() {
+  const absl::StatusOr<std::string> recovery = parts_.store->Setting(store::kRecovery);
+  if (!recovery.ok() || recovery->empty()) return recovery.status();
   store::Batch batch = RowsFromFolders(*parts_.jobs, *parts_.store, *parts_.host);
   batch.settings[store::kRecovery] = "";
-  Note({"store_damaged", std::nullopt, recovery});
+  Note({"store_damaged", std::nullopt, *recovery});
   for (const store::EventRow& event : batch.events) Announce({event.kind, event.job, event.text});
   return parts_.store->Commit(batch);
 }

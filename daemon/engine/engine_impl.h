@@ -50,7 +50,7 @@ class Engine::Impl {
   Impl(Options options, Parts parts) : options_(std::move(options)), parts_(parts) {}
 
   absl::Status Restore();
-  absl::Status TellRecovery(const std::string& recovery);
+  absl::Status TellRecovery();
   void EndThoseWithoutCommand();
   void Run();
   void RequestStop() {

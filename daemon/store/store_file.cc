@@ -157,20 +157,32 @@ void Configure(SQLite::Database& database) {
   database.exec("PRAGMA secure_delete = ON");
 }
 
-// A store that was not there, though jobs had folders: their numbers are not given out again. Nor
-// are those that only waited in one that was emptied.
+// What stood at the path.
+enum class Before { kAbsent, kEmpty, kThere };
+
+std::int64_t HighestIn(SQLite::Database& database) {
+  SQLite::Statement select(database, kHighestId);
+  return select.executeStep() ? select.getColumn(0).getInt64() : 0;
+}
+
+// A store that knows less than the folders of jobs, which come after their rows: the numbers that
+// it has lost are not given out again, whether of those or of others since.
 void KeepIdsFree(SQLite::Database& database, const std::string& path, core::JobId known,
-                 bool emptied) {
-  const std::int64_t highest = core::Value(known) + (emptied ? kUnseenIds : 0);
-  if (highest == 0) return;
+                 Before before) {
+  const std::int64_t highest = HighestIn(database);
+  if (core::Value(known) <= highest && before != Before::kEmpty) return;
+  const std::int64_t above = core::Value(known) + kUnseenIds;
+  std::string what = " was not there, though jobs have folders";
+  if (before == Before::kEmpty) {
+    what = " was empty, as when it was cut or a disk has lost it: jobs that waited in it are gone";
+  } else if (before == Before::kThere) {
+    what = absl::StrCat(" knows of no job above ", highest, ", though job ", core::Value(known),
+                        " has a folder, as when its -wal was lost or an older copy put in its "
+                        "place: jobs that only waited since then are gone");
+  }
   SQLite::Transaction transaction(database);
-  ReserveIds(database, highest);
-  SetSetting(database, kRecovery,
-             absl::StrCat(path,
-                          emptied ? " was empty, as when it was cut or a disk has lost it: jobs "
-                                    "that waited in it are gone"
-                                  : " was not there, though jobs have folders",
-                          "; new jobs begin above ", highest));
+  ReserveIds(database, above);
+  SetSetting(database, kRecovery, absl::StrCat(path, what, "; new jobs begin above ", above));
   transaction.commit();
 }
 
@@ -183,9 +195,9 @@ void BeginLog(SQLite::Database& database) {
   }
 }
 
-// DataLoss when it is damaged. `emptied`: it stood there without a byte.
+// DataLoss when it is damaged.
 absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known_elsewhere,
-                                 bool alone, bool emptied) {
+                                 bool alone, Before before) {
   const bool suspicious = ShouldCheck(path);
   try {
     auto database =
@@ -200,9 +212,7 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known
     const bool logged = database->execAndGet("PRAGMA journal_mode").getString() == "wal";
     Configure(*database);
     Migrate(*database, version);
-    if (version == 0 && (known_elsewhere || emptied)) {
-      KeepIdsFree(*database, path, known_elsewhere ? known_elsewhere() : core::JobId{0}, emptied);
-    }
+    KeepIdsFree(*database, path, known_elsewhere ? known_elsewhere() : core::JobId{0}, before);
     BeginLog(*database);
     if (!logged && version != 0 && suspicious) (void)Damage(*database);  // read into memory again
     return OpenFile{std::move(database), path, alone};
@@ -210,7 +220,7 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known
     if (IsDamage(exception)) return absl::DataLossError(exception.what());
     // Somebody looks into it: it is shared with them.
     if (alone && (exception.getErrorCode() & 0xff) == SQLITE_BUSY) {
-      return TryOpen(path, known_elsewhere, false, emptied);
+      return TryOpen(path, known_elsewhere, false, before);
     }
     return StoreFailed(path, "open the store", exception);
   }
@@ -286,18 +296,19 @@ absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId&
   if (!place.ok()) return place.status();
   const std::string& path = *place;
   if (absl::Status status = FinishSalvage(path); !status.ok()) return status;
-  const bool emptied = SizeOf(path) == 0;
+  const off_t size = SizeOf(path);
+  const Before before = size < 0 ? Before::kAbsent : size == 0 ? Before::kEmpty : Before::kThere;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
   std::string why = "it was cut to nothing";
   if (!KeepLogOfEmptied(path)) {
-    absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, emptied);
+    absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, before);
     if (!absl::IsDataLoss(file.status())) return file;
     why = std::string(file.status().message());
   }
   const core::JobId highest = known_elsewhere ? known_elsewhere() : core::JobId{0};
   if (absl::Status status = Salvage(path, why, highest); !status.ok()) return status;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  return TryOpen(path, known_elsewhere, alone, false);
+  return TryOpen(path, known_elsewhere, alone, Before::kThere);
 }
 
 }  // namespace stageload::store

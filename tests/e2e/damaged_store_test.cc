@@ -160,7 +160,24 @@ TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {
   StartDaemon();
   EXPECT_THAT(Log(), HasSubstr("was not there"));
   EXPECT_EQ(StateOf(runs), "RUNNING");
-  EXPECT_EQ(Submit({"--memory", "1M", "--", "true"}), runs + 1);
+  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs);
+  Touch(PathOf("go"));
+  EXPECT_TRUE(Reaches(runs, "FAILED"));
+  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+}
+
+// A young home has everything in its log.
+TEST_F(StoreDamage, AStoreThatLostItsLogWhileNoDaemonRanKeepsItsJobsAndIsTold) {
+  StartDaemon();
+  const std::int64_t runs =
+      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
+  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  KillDaemon();
+  std::filesystem::remove(paths().store + "-wal");
+  StartDaemon();
+  EXPECT_THAT(Log(), HasSubstr("as when its -wal was lost"));
+  EXPECT_EQ(StateOf(runs), "RUNNING");
+  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs);
   Touch(PathOf("go"));
   EXPECT_TRUE(Reaches(runs, "FAILED"));
   EXPECT_EQ(Show(runs).value("exit_code", -1), 7);

@@ -183,10 +183,47 @@ TEST_F(DamagedStore, AFileThatWasCutKeepsTheRowsOfItsBeginning) {
 TEST_F(DamagedStore, ADeletedOneIsMadeAnewAboveTheIdsOfTheJobFolders) {
   Make(3);
   std::filesystem::remove(path_);
-  const auto store = Open(3);
-  EXPECT_EQ(*store->NextId(), core::JobId{4});
+  const auto store = Open(2);
+  EXPECT_GT(*store->NextId(), core::JobId{3}) << "the third had no folder";
   EXPECT_THAT(*store->Setting(kRecovery), HasSubstr("was not there"));
   EXPECT_THAT(SetAside(), IsEmpty());
+}
+
+TEST_F(DamagedStore, OneThatKnowsLessThanTheJobFoldersIsToldAndItsIdsStayTaken) {
+  for (const bool young : {true, false}) {  // with all that was ever written in its log
+    std::filesystem::remove(path_);
+    if (!young) Make(3);
+    {
+      const auto store = Open();
+      Batch batch;
+      for (int id = 4; id <= 6; ++id) batch.added.push_back({Job(id), SpecOf(id)});
+      ASSERT_TRUE(store->Commit(batch).ok());
+      std::filesystem::copy_file(path_, folder_ + "/copy",
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    std::filesystem::rename(folder_ + "/copy", path_);
+    {
+      const auto store = Open(5);
+      EXPECT_GT(*store->NextId(), core::JobId{6}) << "it had no folder";
+      EXPECT_EQ(store->Get(core::JobId{3}).ok(), !young);
+      EXPECT_THAT(*store->Setting(kRecovery),
+                  HasSubstr(absl::StrCat("knows of no job above ", young ? 0 : 3,
+                                         ", though job 5 has a folder")));
+      Batch told;
+      told.settings[kRecovery] = "";
+      ASSERT_TRUE(store->Commit(told).ok());
+    }
+    EXPECT_EQ(*Open(5)->Setting(kRecovery), "") << "once";
+  }
+}
+
+TEST_F(DamagedStore, AStoreAndFoldersThatGoTogetherAreNotTold) {
+  for (const std::int64_t folder : {0, 3}) {
+    if (folder > 0) Make(3);
+    const auto store = Open(folder);
+    EXPECT_EQ(*store->NextId(), core::JobId{folder + 1});
+    EXPECT_EQ(*store->Setting(kRecovery), "");
+  }
 }
 
 // What somebody does to the files under a store that is open, and how it is called.
@@ -421,13 +458,13 @@ TEST_F(DamagedStore, WhoHasItAloneSharesItWithWhoHasItOpenAlready) {
 TEST_F(DamagedStore, ASoundOneIsLeftAloneAlsoAfterACrash) {
   Make(50);
   {
-    const auto store = Open(80);
+    const auto store = Open(50);
     ASSERT_TRUE(store->Commit({.added = {{Job(51), {}}}, .changed = {}, .events = {}}).ok());
     std::filesystem::copy_file(path_, folder_ + "/copy");
     std::filesystem::copy_file(path_ + "-wal", folder_ + "/copy-wal");
   }
   path_ = folder_ + "/copy";
-  const auto store = Open(80);
+  const auto store = Open(51);
   EXPECT_EQ(*store->Setting(kRecovery), "");
   EXPECT_EQ(*store->NextId(), core::JobId{52});
   EXPECT_THAT(SetAside(), IsEmpty());
