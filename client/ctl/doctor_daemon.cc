@@ -361,9 +361,12 @@ Finding CheckStore(const absl::StatusOr<std::vector<v1::Event>>& events, absl::T
   }
   for (const v1::Event& event : *events) {
     if (event.kind() != "store_damaged") continue;
-    return Warn(kCheck, absl::StrCat(ago(event), " ago: ", std::string(event.text())),
-                "what is kept can be removed when nothing is missed; find out who changed the "
-                "file, or whether its disk is sound");
+    const std::string text(event.text());
+    return Warn(kCheck, absl::StrCat(ago(event), " ago: ", text),
+                absl::StrCat(absl::StrContains(text, " kept as ")
+                                 ? "what is kept can be removed when nothing is missed; "
+                                 : "",
+                             "find out who changed the file, or whether its disk is sound"));
   }
   return Well(kCheck, "the daemon reads and writes it, and had no damage to mend in the last day");
 }

@@ -201,6 +201,7 @@ absl::Status Engine::Impl::Commit(const std::vector<core::Effect>& effects) {
     bool damaged = false;
     if (auto notice = parts_.store->TakeNotice()) {
       Note({"store_damaged", std::nullopt, *std::move(notice)});
+      batch_.settings[store::kRecovery] = "";  // else the next start tells it, too
       damaged = true;
     }
     if (!store_error_.empty()) Note({"store_works", std::nullopt, "the store is written again"});

@@ -270,15 +270,6 @@ void TieUp(SQLite::Database& fresh, std::int64_t highest) {
   end.exec();
 }
 
-void Tell(SQLite::Database& fresh, const std::string& text) {
-  SetSetting(fresh, kRecovery, text);
-  SQLite::Statement event(fresh, kInsertEvent);
-  event.bind(1, ToNanoseconds(absl::Now()));
-  event.bind(3, "store_damaged");
-  event.bind(4, text);
-  event.exec();
-}
-
 // The damaged file as it is, its write-ahead log left unmoved; null when SQLite does not know it.
 std::unique_ptr<SQLite::Database> OpenDamaged(const std::string& path) {
   try {
@@ -323,7 +314,7 @@ std::string Build(const std::string& path, SQLite::Database* damaged, const std:
       Count(fresh, "profile_runs"), " profile runs",
       lost > 0 ? absl::StrCat("; of ", lost, " rows only the id") : "", "; new jobs begin above ",
       highest);
-  Tell(fresh, text);
+  SetSetting(fresh, kRecovery, text);
   transaction.commit();
   return text;
 }

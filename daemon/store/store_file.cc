@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/disk_error.h"
 #include "base/error_reason.h"
@@ -115,7 +116,8 @@ absl::Status MakePrivateFile(const std::string& path) {
 std::optional<std::string> Damage(SQLite::Database& database) {
   const std::string found = database.execAndGet("PRAGMA quick_check(1)").getString();
   if (found == "ok") return std::nullopt;
-  return found;
+  // "*** in database main ***\nTree 5 page 5 cell 1: ..."
+  return absl::StrReplaceAll(found, {{"*** in database main ***\n", ""}, {"\n", "; "}});
 }
 
 // Refuses what is not ours before anything is written: closing a database would otherwise move its
@@ -299,7 +301,8 @@ absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId&
   const off_t size = SizeOf(path);
   const Before before = size < 0 ? Before::kAbsent : size == 0 ? Before::kEmpty : Before::kThere;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  std::string why = "it was cut to nothing";
+  std::string why = before == Before::kAbsent ? "it was removed, and its -wal was left"
+                                              : "it was cut to nothing";
   if (!KeepLogOfEmptied(path)) {
     absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, before);
     if (!absl::IsDataLoss(file.status())) return file;

@@ -71,6 +71,9 @@ TEST_F(StoreDamage, JobsWhoseRowsAreLostAreFoundByTheirFoldersAndEndWithTheirCod
   EXPECT_THAT(SetAside(), SizeIs(1));
   const std::string log = Log();
   EXPECT_EQ(log.find("was damaged"), log.rfind("was damaged"));
+  const std::string history = Ctl({"history"}).out;
+  EXPECT_NE(history.find("store_damaged"), std::string::npos) << history;
+  EXPECT_EQ(history.find("store_damaged"), history.rfind("store_damaged")) << history;
   EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
 }
 

@@ -653,7 +653,10 @@ TEST(DoctorStore, WhatTheDaemonSaysOfItIsTold) {
   EXPECT_THAT(
       CheckStore(Events{event("store_damaged", "/s was cut: it is kept as /a", absl::Hours(2))},
                  now),
-      Warns("2h00m ago: /s was cut: it is kept as /a"));
+      Warns("2h00m ago: /s was cut: it is kept as /a", "what is kept can be removed"));
+  EXPECT_THAT(CheckStore(Events{event("store_damaged", "/s was removed", absl::Hours(2))}, now),
+              AllOf(Warns("/s was removed", "find out who changed the file"),
+                    Not(Warns("", "what is kept"))));
   EXPECT_THAT(CheckStore(absl::UnavailableError("read /s: malformed"), now),
               Fails("cannot read it: read /s: malformed", "daemon restart"));
 }
