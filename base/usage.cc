@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/closest_word.h"
 #include "base/command_tree.h"
+#include "base/utf8.h"
 
 namespace stageload {
 namespace {
@@ -78,16 +81,25 @@ Slip UnknownOption(const CLI::App& command, const std::string& name) {
                                  DidYouMean(name, OptionsOf(command)))};
 }
 
-// Then CLI11 looks at nothing else.
+// Then CLI11 looks at nothing else: a word that there is not would get the help of what is around.
 bool AsksForText(const std::string& word) {
   return word == "--help" || word == "-h" || word == "--version";
+}
+
+// A file's name may be any bytes.
+bool IsPath(const CLI::Option& option) {
+  static const std::set<std::string> paths{"COMMAND", "DIR", "FILE", "PATH", "TRACE"};
+  return paths.contains(option.get_type_name());
 }
 
 // The words as CLI11 reads them.
 class Walk {
  public:
   Walk(const CLI::App& root, const std::vector<std::string>& words, const OtherWords& other_words)
-      : command_(&root), words_(words), other_words_(other_words) {}
+      : command_(&root),
+        words_(words),
+        other_words_(other_words),
+        asks_for_text_(std::any_of(words.begin(), words.end(), AsksForText)) {}
 
   std::optional<Slip> FindSlip() {
     for (; at_ < words_.size(); ++at_) {
@@ -100,11 +112,17 @@ class Walk {
       }
       if (slip) return slip;
     }
-    if (command_->get_require_subcommand_min() > 0) return MissingCommand(*command_);
+    if (command_->get_require_subcommand_min() > 0) return Misused(MissingCommand(*command_));
     return std::nullopt;
   }
 
  private:
+  // How the words go together is told by the help that is asked for.
+  std::optional<Slip> Misused(Slip slip) const {
+    if (asks_for_text_) return std::nullopt;
+    return slip;
+  }
+
   std::optional<Slip> Long(const std::string& word) {
     if (word == "--") {
       only_words_ = true;
@@ -116,9 +134,10 @@ class Walk {
     if (option == nullptr) return UnknownOption(*command_, name);
     const std::string value = equals == std::string::npos ? "true" : word.substr(equals + 1);
     if (!TakesValue(*option) && value != "true" && value != "false") {
-      return Slip{command_, absl::StrCat(name, " takes no value: ", word)};
+      return Misused({command_, absl::StrCat(name, " takes no value: ", word)});
     }
-    return Given(*option, name, equals != std::string::npos);
+    if (equals != std::string::npos) return Given(*option, name, value);
+    return Given(*option, name, std::nullopt);
   }
 
   // "-f", "-n20" and "-ft": flags, and at the end one that may have its value behind it.
@@ -128,23 +147,34 @@ class Walk {
       const CLI::Option* option = FindOption(*command_, name);
       if (option == nullptr) return UnknownOption(*command_, i == 1 ? word : name);
       const bool takes = TakesValue(*option);
-      if (auto slip = Given(*option, name, i + 1 < word.size())) return slip;
+      const std::string rest = word.substr(i + 1);
+      auto slip = Given(*option, name, rest.empty() ? std::nullopt : std::optional(rest));
+      if (slip) return slip;
       if (takes) break;
     }
     return std::nullopt;
   }
 
   // Takes its value, too.
-  std::optional<Slip> Given(const CLI::Option& option, const std::string& name, bool has_value) {
+  std::optional<Slip> Given(const CLI::Option& option, const std::string& name,
+                            const std::optional<std::string>& value) {
     if (!TakesValue(option)) return std::nullopt;
     const bool once = option.get_items_expected_max() == 1;
     if (once && ++given_[&option] > 1) {
-      return Slip{command_, absl::StrCat(name, ": given twice; it is taken once")};
+      return Misused({command_, absl::StrCat(name, ": given twice; it is taken once")});
     }
-    if (has_value) return std::nullopt;
-    if (++at_ < words_.size()) return std::nullopt;
-    return Slip{command_,
-                absl::StrCat(name, ": its value is missing (", option.get_type_name(), ")")};
+    if (value) return CheckText(option, name, *value);
+    if (++at_ < words_.size()) return CheckText(option, name, words_[at_]);
+    return Misused(
+        {command_, absl::StrCat(name, ": its value is missing (", option.get_type_name(), ")")});
+  }
+
+  std::optional<Slip> CheckText(const CLI::Option& option, const std::string& name,
+                                const std::string& value) const {
+    if (IsPath(option) || IsUtf8(value)) return std::nullopt;
+    return Misused({command_, absl::StrCat(name, ": \"", absl::CHexEscape(value),
+                                           "\" is not UTF-8; write it in a terminal whose "
+                                           "encoding is UTF-8")});
   }
 
   std::optional<Slip> Plain(const std::string& word) {
@@ -158,20 +188,22 @@ class Walk {
     std::string types;
     for (const CLI::Option* option : command_->get_options({})) {
       if (!option->get_positional()) continue;
+      if (auto slip = CheckText(*option, option->get_type_name(), word)) return slip;
       absl::StrAppend(&types, types.empty() ? "" : " ", option->get_type_name());
       if (option->get_items_expected_max() > 1) return std::nullopt;
       ++places;
     }
     if (++positionals_ <= places) return std::nullopt;
-    return Slip{command_, places == 0
-                              ? absl::StrCat(PathOf(*command_), " takes no argument: ", word)
-                              : absl::StrCat(PathOf(*command_), " takes one ", types,
-                                             " and no more: ", word)};
+    return Misused({command_, places == 0
+                                  ? absl::StrCat(PathOf(*command_), " takes no argument: ", word)
+                                  : absl::StrCat(PathOf(*command_), " takes one ", types,
+                                                 " and no more: ", word)});
   }
 
   const CLI::App* command_;
   const std::vector<std::string>& words_;
   const OtherWords& other_words_;
+  const bool asks_for_text_;
   std::size_t at_ = 0;
   bool only_words_ = false;  // after "--"
   int positionals_ = 0;
@@ -227,7 +259,6 @@ std::optional<Slip> FindCommand(const CLI::App& root, const std::vector<std::str
 
 std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words,
                              const OtherWords& other_words) {
-  if (std::any_of(words.begin(), words.end(), AsksForText)) return std::nullopt;
   return Walk(root, words, other_words).FindSlip();
 }
 

@@ -24,7 +24,7 @@ using OtherWords = std::map<std::string, std::string>;
 
 // The first of `words` (without the program's name and a command line of the user's) that the tree
 // of commands has no place for, an option that is given twice or has no value, or that there is no
-// command. None when help is asked for.
+// command. Where help is asked for, only what there is not.
 std::optional<Slip> FindSlip(const CLI::App& root, const std::vector<std::string>& words,
                              const OtherWords& other_words = {});
 

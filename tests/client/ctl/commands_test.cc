@@ -164,6 +164,38 @@ TEST(Slips, AWordThatIsNoCommandIsNamedWithTheOneThatWasMeant) {
   EXPECT_THAT(Ctl({"daemon", "strat"}).err, HasSubstr("strat; did you mean start?"));
 }
 
+TEST(Slips, AMistakeIsOneAlsoWhereHelpIsAskedFor) {
+  const Result slip = Ctl({"submt", "--help"});
+  EXPECT_EQ(slip.code, 2);
+  EXPECT_THAT(slip.err, HasSubstr("no such command: submt; did you mean submit?\n"));
+  EXPECT_THAT(Ctl({"config", "chek", "-h"}).err, HasSubstr("did you mean check?\n"));
+  EXPECT_THAT(Ctl({"submit", "--memroy", "1G", "--help"}).err, HasSubstr("did you mean --memory?"));
+  EXPECT_THAT(Ctl({"--version", "--foo"}).err, HasSubstr("no such option of stageloadctl: --foo"));
+  // How words go together is what the help tells.
+  for (const Words& words : std::vector<Words>{{"submit", "--memory", "1G", "--help"},
+                                               {"show", "3", "4", "--help"},
+                                               {"daemon", "--help"},
+                                               {"submit", "--help", "--", "submt"}}) {
+    EXPECT_EQ(Ctl(words).code, 0) << words.front();
+  }
+}
+
+TEST(Slips, ATextThatIsNotUtf8IsNamedBeforeAnythingIsAsked) {
+  const std::string name = "caf\xe9";
+  for (const Words& words : std::vector<Words>{{"submit", "--name", name, "--", "true"},
+                                               {"submit", "--name=" + name, "--", "true"},
+                                               {"guard", "--busy", name, "--", "true"},
+                                               {"hold", "--reason", name, "--queue"}}) {
+    const Result slip = Ctl(words);
+    EXPECT_EQ(slip.code, 2);
+    EXPECT_THAT(slip.err, HasSubstr(": \"caf\\xe9\" is not UTF-8")) << words[1];
+    EXPECT_THAT(slip.err, HasSubstr(words[1].substr(0, 6))) << "the option";
+  }
+  EXPECT_THAT(Ctl({"mark", name}).err, StartsWith("stageload: NOTE: \"caf\\xe9\" is not UTF-8"));
+  // A file's name may be any bytes.
+  EXPECT_THAT(Ctl({"summary", "/nonexistent/" + name}).err, Not(HasSubstr("UTF-8")));
+}
+
 TEST(Slips, AWordOfAnotherToolLeadsToTheCommandThatDoesIt) {
   EXPECT_THAT(Ctl({"ls"}).err, StartsWith("stageload: no such command: ls; did you mean queue?\n"));
   EXPECT_THAT(Ctl({"sbatch", "--mem", "4G", "x"}).err,
