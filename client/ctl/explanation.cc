@@ -156,6 +156,11 @@ void ExplainStop(const v1::Job& job, Explanation& explanation) {
 // ---- Each state ----
 
 void ExplainRunning(const v1::Job& job, absl::Time now, Explanation& explanation) {
+  if (!job.reason_text().empty()) {  // what keeps it from being what its state says
+    absl::StrAppend(&explanation.text, Named(job), " is RUNNING, but ",
+                    std::string(job.reason_text()), ".", Waiting(job), Memory(job));
+    return;
+  }
   absl::StrAppend(&explanation.text, Named(job), " runs");
   if (job.has_start_time_ns()) {
     absl::StrAppend(&explanation.text, " for ",

@@ -246,6 +246,8 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
     } else if (const auto* start = std::get_if<core::Start>(&effect);
                start != nullptr && refused.count(start->id) == 0) {
       held_back_.push_back(effect);
+      hindered_[start->id] =
+          absl::StrCat("not started yet: ", std::string(status.message()), "; it is tried again");
     } else if (const auto* save = std::get_if<core::Save>(&effect)) {
       name = save->record.name;
       if (core::IsEnd(save->record.state) && refused.count(save->record.id) == 0) {
@@ -268,6 +270,7 @@ void Engine::Impl::CarryOut(core::Effect& effect) {
   } else if (auto* refused = std::get_if<core::Refused>(&effect)) {
     Answer(refused->token, refused->status);
   } else if (auto* start = std::get_if<core::Start>(&effect)) {
+    hindered_.erase(start->id);
     if (start->kind == core::JobKind::kJob) StartJob(start->id);
     SampleSoon();
   } else if (auto* signal = std::get_if<core::Signal>(&effect)) {

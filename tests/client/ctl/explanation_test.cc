@@ -484,6 +484,9 @@ TEST(HowItStands, OneThatRunsIsSaidWithWhatItTakesAndWhatItWaitedFor) {
       "Job 3 (train) runs for 4m00s. It had waited 6m00s to start, 5m00s of it for MEMORY "
       "(needs 12 GiB, 4 GiB free). Its footprint is 3 GiB of the 12 GiB that it declares. 0 B "
       "of swap are put down to it, of a budget of 8 GiB.");
+  job.set_reason_text("not started yet: the disk is full; it is tried again");
+  EXPECT_THAT(Said(job), StartsWith("Job 3 (train) is RUNNING, but not started yet: the disk is "
+                                    "full; it is tried again. It had waited"));
 }
 
 TEST(HowItStands, OneThatIsSuspendedGoesOnByResume) {

@@ -26,6 +26,7 @@ namespace {
 
 using core::JobId;
 using core::JobState;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -199,6 +200,28 @@ TEST_F(EngineTest, JobsWhoseCommandWentWithAPartOfTheStoreFailAtOnceAndSaySo) {
   for (const JobId id : pending) {
     EXPECT_EQ(life.WaitForEnd(id)->record.state, JobState::kCompleted);
   }
+}
+
+TEST_F(EngineTest, AStartThatWaitsForItsRowToBeWrittenSaysSo) {
+  host_.SetLevel(20);
+  Life life(folder_, host_);
+  const JobId id = life.Submit({"true"})->record.id;
+  SQLite::Database vandal(folder_ + "/stageload.db", SQLite::OPEN_READWRITE);
+  vandal.setBusyTimeout(5000);
+  vandal.exec(
+      "CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk is full'); END");
+  host_.SetLevel(90);
+  core::JobRecord waits = life.Get(id)->record;  // who watches is told after its row is written
+  for (int i = 0; i < 400 && waits.reason_text.empty(); ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+    waits = life.Get(id)->record;
+  }
+  EXPECT_EQ(waits.state, JobState::kRunning);
+  EXPECT_THAT(waits.reason_text, AllOf(HasSubstr("not started yet: "), HasSubstr("disk is full")));
+  vandal.exec("DROP TRIGGER full");
+  const core::JobRecord end = life.WaitForEnd(id)->record;
+  EXPECT_EQ(end.state, JobState::kCompleted);
+  EXPECT_EQ(end.reason_text, "");
 }
 
 TEST_F(EngineTest, EndThatCannotBeWrittenIsToldTheSameByAllAndWrittenLater) {
