@@ -7,6 +7,7 @@
 #include "base/error_reason.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/print.h"
+#include "client/lib/autostart.h"
 
 namespace stageload::ctl {
 int ExitCodeOf(const absl::Status& status) {
@@ -30,6 +31,8 @@ void Note(const std::string& text) {
 
 int Fail(const absl::Status& status) {
   Note(std::string(status.message()));
+  // There is one, and none for this program: it looks at another place.
+  if (ReasonOf(status) == client::kOtherSocket) return kExitNoDaemon;
   return ExitCodeOf(status);
 }
 

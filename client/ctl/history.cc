@@ -20,6 +20,7 @@
 #include "client/ctl/event_kinds.h"
 #include "client/ctl/exit_code.h"
 #include "client/ctl/invocation.h"
+#include "client/ctl/job_follow.h"
 #include "client/ctl/json.h"
 #include "client/ctl/options.h"
 #include "client/ctl/print.h"
@@ -130,6 +131,10 @@ int History(const Invocation& invocation, const CLI::App& command, const Options
       NewestEvents(*connection, *request, static_cast<std::size_t>(*count));
   if (!page.ok()) return Fail(page.status());
   if (const auto status = CheckKinds(*connection, *request); !status.ok()) return Fail(status);
+  if (page->events.empty() && request->job_id() != 0) {
+    const absl::Status known = GetJob(*connection, request->job_id()).status();
+    if (!known.ok()) return Fail(known);
+  }
   if (!Out(Text(*page, options.json))) return kExitOther;
   if (page->more && !options.count) {
     Note(absl::StrCat("older events are left out; -n ", *count * 10, " shows more of them"));

@@ -299,7 +299,7 @@ absl::StatusOr<std::vector<std::int64_t>> ParseJobIds(const std::vector<std::str
   for (const std::string& text : texts) {
     const absl::StatusOr<std::int64_t> id = ParseJobId(text);
     if (!id.ok()) return id.status();
-    ids.push_back(*id);
+    if (std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
   }
   return ids;
 }

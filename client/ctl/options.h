@@ -72,6 +72,7 @@ absl::StatusOr<absl::Duration> DurationOption(const std::string& option, const s
 
 // "7" is 7; InvalidArgument for all that is not a number from 1 up.
 absl::StatusOr<std::int64_t> ParseJobId(const std::string& text);
+// Each once, in their order.
 absl::StatusOr<std::vector<std::int64_t>> ParseJobIds(const std::vector<std::string>& texts);
 
 }  // namespace stageload::ctl

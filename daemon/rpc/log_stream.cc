@@ -1,12 +1,15 @@
 #include "daemon/rpc/log_stream.h"
 
 #include <grpcpp/alarm.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,12 @@ namespace stageload::rpc {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{100};
+
+// Of a job that was started, and so had one.
+bool IsThere(const std::string& folder) {
+  struct stat about {};
+  return ::stat(folder.c_str(), &about) == 0 || errno != ENOENT;
+}
 
 // Its steps (a look at the log, a write, a rest) follow one another, each started by the one
 // before, so only what OnCancel and the job's watcher touch is shared.
@@ -63,11 +72,14 @@ class LogStream final : public StreamReactions {
                        " is a guarded command; its output went to its own terminal"))));
     }
     reader_.emplace(job->folder, query_.stream, query_.tail_lines);
+    folder_ = job->folder;
+    has_log_ = job->pid || (core::IsEnd(job->record.state) && job->record.start_time);
     if (query_.follow) {
       token_ = engine_->NewWatchToken();
       engine_->Watch(*token_, id_,
                      [stream = self_](const absl::StatusOr<engine::JobView>& changed) {
                        if (!changed.ok()) return stream->Break();
+                       if (changed->pid) stream->has_log_ = true;
                        if (!core::IsEnd(changed->record.state)) return;
                        stream->ended_ = true;
                        stream->Wake();
@@ -92,7 +104,15 @@ class LogStream final : public StreamReactions {
     const bool ended = ended_;
     absl::StatusOr<std::optional<jobs::LogPiece>> piece = reader_->Next();
     if (!piece.ok()) return call_.Finish(ToGrpc(piece.status()));
-    if (piece->has_value()) return Write(*std::move(*piece));
+    if (piece->has_value()) {
+      has_log_ = true;
+      return Write(*std::move(*piece));
+    }
+    if (has_log_ && !IsThere(folder_)) {
+      return call_.Finish(ToGrpc(absl::DataLossError(
+          absl::StrCat("the log of job ", core::Value(id_), " is gone: there is no ", folder_,
+                       ", which was removed, or could not be made at its start"))));
+    }
     if (ended) return call_.Finish(grpc::Status::OK);
     Rest(kLookAgain);
   }
@@ -145,6 +165,8 @@ class LogStream final : public StreamReactions {
   std::shared_ptr<LogStream> self_;  // until OnDone
   std::uint64_t key_ = 0;
   std::optional<jobs::LogReader> reader_;
+  std::string folder_;
+  std::atomic<bool> has_log_ = false;
   std::optional<engine::Engine::WatchToken> token_;
   std::atomic<bool> ended_ = false;
   std::atomic<bool> broken_ = false;

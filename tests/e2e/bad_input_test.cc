@@ -117,11 +117,28 @@ TEST_F(BadInput, OnTheCommandLineExitsWith2AndNamesTheValue) {
 
 TEST_F(BadInput, AnIdOfZeroOrOfNobodyIsRefusedByEveryCommandThatTakesOne) {
   StartDaemon();
-  for (const char* command : {"show", "logs", "wait", "cancel"}) {
+  for (const char* command : {"show", "logs", "wait", "cancel", "history"}) {
     ExpectRefused({command, "0"}, 2, "0");
     ExpectRefused({command, "seven"}, 2, "seven");
     ExpectRefused({command, "4711"}, 1, "4711");
   }
+}
+
+TEST_F(BadInput, AnIdThatIsNamedTwiceIsTakenOnce) {
+  StartDaemon();
+  const std::int64_t id = Submit({"--memory", "1M", "--", "false"});
+  Ctl({"wait", Id(id)});
+  const Result again = Ctl({"retry", Id(id), Id(id)});
+  EXPECT_EQ(again.exit_code, 0) << again;
+  EXPECT_EQ(again.out, absl::StrCat(id + 1, "\n"));
+}
+
+TEST_F(BadInput, ADaemonThatListensElsewhereIsNoDaemonForWhoLooksHere) {
+  StartDaemon();
+  const Result result =
+      Ctl({"queue"}, {.environment = {"STAGELOAD_SOCKET=" + PathOf("other.sock")}});
+  EXPECT_EQ(result.exit_code, 69) << result;
+  EXPECT_THAT(result.err, HasSubstr("listens at "));
 }
 
 TEST_F(BadInput, ADeclarationThatCanNeverFitIsRefusedWithTheArithmetic) {

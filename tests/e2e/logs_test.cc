@@ -153,6 +153,23 @@ TEST_F(Logs, OfAJobThatWasCancelledWhileItWaitedSaySo) {
   EXPECT_THAT(after.err, HasSubstr("ended as CANCELLED before it started"));
 }
 
+TEST_F(Logs, ThatAreGoneAreAnErrorAlsoWhileTheyAreFollowed) {
+  const std::int64_t ended = Ended("echo one");
+  std::filesystem::remove_all(absl::StrCat(paths().jobs, "/", ended));
+  const Result gone = Ctl({"logs", Id(ended)});
+  EXPECT_EQ(gone.exit_code, 1) << gone;
+  EXPECT_THAT(gone.err, HasSubstr(absl::StrCat("the log of job ", ended, " is gone: there is no ",
+                                               paths().jobs, "/", ended)));
+
+  const std::int64_t runs = SubmitScript("echo two; while [ ! -e go ]; do sleep 0.05; done");
+  ChildProcess follow = StartCtl({"logs", "-f", Id(runs)});
+  ASSERT_TRUE(Eventually([&] { return absl::StrContains(follow.Out(), "two"); }));
+  std::filesystem::rename(absl::StrCat(paths().jobs, "/", runs), PathOf("away"));
+  EXPECT_EQ(follow.Wait().exit_code, 1);
+  EXPECT_THAT(follow.Err(), HasSubstr("is gone"));
+  Ctl({"cancel", Id(runs)});
+}
+
 TEST_F(Logs, FollowOfAnEndedJobEnds) {
   const std::int64_t id = Ended("echo done");
   const Result result = Ctl({"logs", "-f", Id(id)});
