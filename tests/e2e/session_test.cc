@@ -236,8 +236,10 @@ TEST_F(SessionsTest, AfterARestartAProgramHasTheTermsOfItsFirstSession) {
       std::set<std::int64_t> clients{first.client_id()};
       for (const auto& session : joined) clients.insert(session->client_id());
       std::set<std::int64_t> queued;
-      for (const nlohmann::json& job : CtlJson({"queue"}).at("jobs"))
+      const nlohmann::json queue = CtlJson({"queue"});
+      for (const nlohmann::json& job : queue.at("jobs")) {
         queued.insert(job.at("id").get<std::int64_t>());
+      }
       return clients == queued && queued.size() == 1;  // none is of the daemon before
     }));
     const nlohmann::json job = CtlJson({"queue"}).at("jobs")[0];
