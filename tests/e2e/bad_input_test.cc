@@ -133,14 +133,6 @@ TEST_F(BadInput, AnIdThatIsNamedTwiceIsTakenOnce) {
   EXPECT_EQ(again.out, absl::StrCat(id + 1, "\n"));
 }
 
-TEST_F(BadInput, ADaemonThatListensElsewhereIsNoDaemonForWhoLooksHere) {
-  StartDaemon();
-  const Result result =
-      Ctl({"queue"}, {.environment = {"STAGELOAD_SOCKET=" + PathOf("other.sock")}});
-  EXPECT_EQ(result.exit_code, 69) << result;
-  EXPECT_THAT(result.err, HasSubstr("listens at "));
-}
-
 TEST_F(BadInput, ADeclarationThatCanNeverFitIsRefusedWithTheArithmetic) {
   WriteConfig("memory_pool = \"1G\"\n");
   StartDaemon();

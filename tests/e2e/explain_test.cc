@@ -193,7 +193,7 @@ TEST_F(Elsewhere, ADaemonOfThisHomeWithAnotherSocketIsNamedAtOnce) {
   for (const Arguments& command :
        {Arguments{"queue"}, Arguments{"daemon", "start"}, Arguments{"--no-autostart", "queue"}}) {
     const Result result = Ctl(command, {.environment = {absl::StrCat("STAGELOAD_SOCKET=", other)}});
-    EXPECT_EQ(result.exit_code, 1) << result.out;
+    EXPECT_EQ(result.exit_code, 69) << result.out;
     EXPECT_THAT(result.err,
                 AllOf(HasSubstr(absl::StrCat("the daemon of this home (pid ", DaemonPid(),
                                              ") listens at ", paths().socket)),
