@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<Connection>> Running(const ConnectOptions& options,
   connect.answer_within = within;
   absl::StatusOr<Connection> connection = Connect(connect);
   if (connection.ok()) return std::optional<Connection>(*std::move(connection));
-  if (ExitCodeOf(connection.status()) == kExitNoDaemon) return std::optional<Connection>();
+  if (SaysThereIsNone(connection.status())) return std::optional<Connection>();
   return connection.status();
 }
 

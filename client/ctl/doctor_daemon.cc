@@ -215,7 +215,7 @@ Finding CheckDaemon(const DaemonFacts& facts, absl::Time now) {
     return Fail("daemon", std::string(facts.silence.message()),
                 "the same XDG_RUNTIME_DIR, or the same STAGELOAD_SOCKET, for both");
   }
-  if (ExitCodeOf(facts.silence) != ExitCodeOf(absl::UnavailableError(""))) {
+  if (!SaysThereIsNone(facts.silence)) {
     return Fail("daemon", std::string(facts.silence.message()),
                 "the lines about the socket and its folder may say why");
   }

@@ -10,16 +10,22 @@
 #include "client/lib/autostart.h"
 
 namespace stageload::ctl {
+
+bool SaysThereIsNone(const absl::Status& status) {
+  const std::string reason = ReasonOf(status);
+  return absl::IsUnavailable(status) && (reason.empty() || reason == kShuttingDown);
+}
+
 int ExitCodeOf(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   if (reason == kAdmissionTimeout) return kExitNoRoom;
+  // There is one, and none for this program: it looks at another place.
+  if (SaysThereIsNone(status) || reason == client::kOtherSocket) return kExitNoDaemon;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
     case absl::StatusCode::kInvalidArgument:
       return kExitUsage;
-    case absl::StatusCode::kUnavailable:
-      return reason.empty() || reason == kShuttingDown ? kExitNoDaemon : kExitOther;
     default:
       return kExitOther;
   }
@@ -31,8 +37,6 @@ void Note(const std::string& text) {
 
 int Fail(const absl::Status& status) {
   Note(std::string(status.message()));
-  // There is one, and none for this program: it looks at another place.
-  if (ReasonOf(status) == client::kOtherSocket) return kExitNoDaemon;
   return ExitCodeOf(status);
 }
 

@@ -13,8 +13,11 @@ namespace stageload::ctl {
 
 using client::FromGrpc;
 
-// 2 for what the user asked wrongly, 4 for ADMISSION_TIMEOUT, 69 when there is no daemon or it went
-// away, else 1.
+// Whether it is that there is no daemon, or that it went away.
+bool SaysThereIsNone(const absl::Status& status);
+
+// 2 for what the user asked wrongly, 4 for ADMISSION_TIMEOUT, 69 when there is no daemon, it went
+// away or it listens elsewhere, else 1.
 int ExitCodeOf(const absl::Status& status);
 
 // "stageload: <text>" as one line on stderr, in one write; control characters are shown as '?'.

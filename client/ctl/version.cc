@@ -42,7 +42,7 @@ int Version(const Invocation& invocation, bool json) {
   connect.autostart = false;
   const absl::StatusOr<Connection> connection = Connect(connect);
   // No daemon is an answer here; a socket that cannot be used is an error.
-  if (!connection.ok() && ExitCodeOf(connection.status()) != kExitNoDaemon) {
+  if (!connection.ok() && !SaysThereIsNone(connection.status())) {
     return Fail(connection.status());
   }
   if (json) {
