@@ -81,7 +81,7 @@ Slip UnknownOption(const CLI::App& command, const std::string& name) {
                                  DidYouMean(name, OptionsOf(command)))};
 }
 
-// Then CLI11 looks at nothing else: a word that there is not would get the help of what is around.
+// Then CLI11 looks at nothing else.
 bool AsksForText(const std::string& word) {
   return word == "--help" || word == "-h" || word == "--version";
 }
@@ -132,12 +132,12 @@ class Walk {
     const std::string name = word.substr(0, equals);
     const CLI::Option* option = FindOption(*command_, name);
     if (option == nullptr) return UnknownOption(*command_, name);
-    const std::string value = equals == std::string::npos ? "true" : word.substr(equals + 1);
-    if (!TakesValue(*option) && value != "true" && value != "false") {
+    std::optional<std::string> value;
+    if (equals != std::string::npos) value = word.substr(equals + 1);
+    if (!TakesValue(*option) && value && *value != "true" && *value != "false") {
       return Misused({command_, absl::StrCat(name, " takes no value: ", word)});
     }
-    if (equals != std::string::npos) return Given(*option, name, value);
-    return Given(*option, name, std::nullopt);
+    return Given(*option, name, value);
   }
 
   // "-f", "-n20" and "-ft": flags, and at the end one that may have its value behind it.

@@ -1,15 +1,15 @@
 #include "daemon/rpc/log_stream.h"
 
 #include <grpcpp/alarm.h>
-#include <sys/stat.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,9 +22,9 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain{100};
 
 // Of a job that was started, and so had one.
-bool IsThere(const std::string& folder) {
-  struct stat about {};
-  return ::stat(folder.c_str(), &about) == 0 || errno != ENOENT;
+bool IsGone(const std::string& folder) {
+  std::error_code ignored;  // what cannot be looked at may be there
+  return std::filesystem::status(folder, ignored).type() == std::filesystem::file_type::not_found;
 }
 
 // Its steps (a look at the log, a write, a rest) follow one another, each started by the one
@@ -108,7 +108,7 @@ class LogStream final : public StreamReactions {
       has_log_ = true;
       return Write(*std::move(*piece));
     }
-    if (has_log_ && !IsThere(folder_)) {
+    if (has_log_ && IsGone(folder_)) {
       return call_.Finish(ToGrpc(absl::DataLossError(
           absl::StrCat("the log of job ", core::Value(id_), " is gone: there is no ", folder_,
                        ", which was removed, or could not be made at its start"))));
