@@ -68,7 +68,7 @@ void Engine::Impl::EndThoseWithoutCommand() {
     if (core_->Find(rank.id)->kind != core::JobKind::kJob) continue;
     if (absl::IsNotFound(parts_.store->Spec(rank.id).status())) lost.push_back(rank.id);
   }
-  for (const JobId id : lost) Feed(core::StartFailed{id, kCommandLost});
+  for (const JobId id : lost) Feed(core::StartFailed{id, store::kCommandLost});
 }
 
 void Engine::Impl::Run() {
@@ -246,8 +246,7 @@ void Engine::Impl::CarryOutUnsaved(std::vector<core::Effect>& effects, const abs
     } else if (const auto* start = std::get_if<core::Start>(&effect);
                start != nullptr && refused.count(start->id) == 0) {
       held_back_.push_back(effect);
-      hindered_[start->id] =
-          absl::StrCat("not started yet: ", std::string(status.message()), "; it is tried again");
+      HinderStart(start->id, status);
     } else if (const auto* save = std::get_if<core::Save>(&effect)) {
       name = save->record.name;
       if (core::IsEnd(save->record.state) && refused.count(save->record.id) == 0) {

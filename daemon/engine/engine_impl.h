@@ -40,11 +40,6 @@ using core::JobId;
 
 absl::Status ShuttingDown();
 
-// Why a job that the daemon has a row of cannot start.
-inline constexpr char kCommandLost[] =
-    "its command and environment were lost with a part of the store (event store_damaged); submit "
-    "it again";
-
 class Engine::Impl {
  public:
   Impl(Options options, Parts parts) : options_(std::move(options)), parts_(parts) {}
@@ -149,12 +144,13 @@ class Engine::Impl {
   };
   // A client of the daemon before that was a session.
   struct Returning {
-    core::ProcessIdentity root;
     std::string name;
     core::Policy policy;
     bool may_signal = false;
-    absl::Duration until;  // when it is waited for no longer (Instant::awake)
+    bool stopping = false;  // and to be stopped by this daemon, too, once it has come back
+    absl::Duration until;   // when it is waited for no longer (Instant::awake)
   };
+  using ReturningByRoot = std::map<core::ProcessIdentity, Returning>;
   // A lease that is asked for and not granted yet.
   struct Acquisition {
     WatchToken session = 0;
@@ -221,7 +217,7 @@ class Engine::Impl {
   void Join(WatchToken token, JobId client);
   void TellRegistered(Session& session);
   void AwaitReturn(const core::JobRecord& record);
-  const Returning* ClientBefore(std::int32_t pid) const;
+  ReturningByRoot::const_iterator ClientBefore(std::int32_t pid) const;
   void Returned(const core::ProcessIdentity& root);
   void TellSessions(const std::set<JobId>& changed);
   void TellPressure();
@@ -265,6 +261,7 @@ class Engine::Impl {
 
   // Processes.
   void StartJob(JobId id);
+  void HinderStart(JobId id, const absl::Status& why);
   void StartLater(JobId id, const absl::Status& why, bool for_ever);
   void StartDelayed(const Instant& now);
   void NoticeUnwritten(const Instant& now, const core::ClientUsage& usage);
@@ -314,9 +311,7 @@ class Engine::Impl {
   std::map<WatchToken, Acquisition> acquisitions_;
   std::map<std::uint64_t, WatchToken> acquiring_;  // by the core's token
   std::map<JobId, Said> said_;
-  std::map<core::ProcessIdentity, Returning> returning_;  // by its root
-  // Programs that the daemon before was about to stop, until they come back.
-  std::set<core::ProcessIdentity> stopping_before_;
+  ReturningByRoot returning_;
   std::map<WatchToken, Recording> recordings_;
   std::optional<core::Pressure> pressure_;  // as sessions were told
   std::map<JobId, Guarded> guarded_;

@@ -59,7 +59,7 @@ void Engine::Impl::StartJob(JobId id) {
   }
   absl::StatusOr<core::JobSpec> spec = parts_.store->Spec(id);
   if (!spec.ok() && !absl::IsNotFound(spec.status())) return StartLater(id, spec.status(), false);
-  if (!spec.ok()) return Feed(core::StartFailed{id, kCommandLost});
+  if (!spec.ok()) return Feed(core::StartFailed{id, store::kCommandLost});
   spec->environment = core::WholeEnvironment(*spec);
   spec->variables.clear();
   const absl::StatusOr<pid_t> pid = parts_.jobs->Start(id, *spec);
@@ -75,6 +75,10 @@ void Engine::Impl::StartJob(JobId id) {
   Attach(id, shim->identity, ProcessTree::Root::kShim);
 }
 
+void Engine::Impl::HinderStart(JobId id, const absl::Status& why) {
+  hindered_[id] = absl::StrCat("not started yet: ", why.message(), "; it is tried again");
+}
+
 // A disk that is full or a shim that is gone does not cost a job its start; a disk that fails has
 // some more tries.
 void Engine::Impl::StartLater(JobId id, const absl::Status& why, bool for_ever) {
@@ -82,7 +86,7 @@ void Engine::Impl::StartLater(JobId id, const absl::Status& why, bool for_ever) 
   if (!for_ever && tries > kMaxStarts) {
     return Feed(core::StartFailed{id, std::string(why.message())});
   }
-  hindered_[id] = absl::StrCat("not started yet: ", why.message(), "; it is tried again");
+  HinderStart(id, why);
   if (tries == 1) Note({"start_delayed", id, hindered_[id]});
   delayed_[id] = Now().awake + kStartAgain;
 }
@@ -129,10 +133,7 @@ void Engine::Impl::Adopt(const core::JobRecord& record) {
   if (record.kind == core::JobKind::kSession) {
     if (record.root && record.boot_id == parts_.host->BootId()) {
       tree_.Add(record.id, *record.root, ProcessTree::Root::kMember);
-      if (StillThere(*record.root)) {
-        AwaitReturn(record);
-        if (record.state == core::JobState::kStopping) stopping_before_.insert(*record.root);
-      }
+      if (StillThere(*record.root)) AwaitReturn(record);
     }
     return Feed(core::ClientGone{record.id});
   }

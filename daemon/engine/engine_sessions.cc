@@ -77,11 +77,12 @@ void Engine::Impl::Enroll(WatchToken token, RegisterRequest request) {
   event.policy = request.policy;
   event.may_signal = request.enforce;
   event.root = session.root;
-  if (const Returning* before = request.was_joined ? ClientBefore(request.pid) : nullptr) {
-    event.name = before->name;
-    event.policy = before->policy;
-    event.may_signal = before->may_signal;
-    event.root = before->root;
+  if (const auto before = request.was_joined ? ClientBefore(request.pid) : returning_.cend();
+      before != returning_.cend()) {
+    event.name = before->second.name;
+    event.policy = before->second.policy;
+    event.may_signal = before->second.may_signal;
+    event.root = before->first;
   }
   session.being_saved = event.root;
   const absl::StatusOr<std::string> line = parts_.host->CommandLine(*event.root);
@@ -111,12 +112,12 @@ bool Engine::Impl::IsBeingRegistered(std::int32_t pid) const {
 }
 
 // The client of the daemon before that it was joined to: the innermost around it.
-const Engine::Impl::Returning* Engine::Impl::ClientBefore(std::int32_t pid) const {
+Engine::Impl::ReturningByRoot::const_iterator Engine::Impl::ClientBefore(std::int32_t pid) const {
   for (const core::ProcessIdentity& process : WithAncestors(pid)) {
     const auto found = returning_.find(process);
-    if (found != returning_.end()) return &found->second;
+    if (found != returning_.end()) return found;
   }
-  return nullptr;
+  return returning_.end();
 }
 
 // Its row is on disk, or it was refused.
@@ -136,7 +137,10 @@ void Engine::Impl::Accept(WatchToken token, const absl::StatusOr<JobView>& job) 
   SampleSoon();
   TellRegistered(session->second);
   // Its record ended with its stream, and the stop has not.
-  if (stopping_before_.erase(root) > 0) Feed(core::CancelAsked{id});
+  const auto before = returning_.find(root);
+  if (before != returning_.end() && std::exchange(before->second.stopping, false)) {
+    Feed(core::CancelAsked{id});
+  }
 }
 
 // A process in the tree of a client is that client, so nothing is counted twice, and what stops the
@@ -262,7 +266,8 @@ void Engine::Impl::TellPressure() {
 // A program of the daemon before, which lives on.
 void Engine::Impl::AwaitReturn(const core::JobRecord& record) {
   const absl::Duration until = Now().awake + kReturnWithin;
-  returning_[*record.root] = {*record.root, record.name, record.policy, record.may_signal, until};
+  returning_[*record.root] = {record.name, record.policy, record.may_signal,
+                              record.state == core::JobState::kStopping, until};
   Feed(core::ProgramsReturning{until});
 }
 

@@ -261,12 +261,12 @@ void TieUp(SQLite::Database& fresh, std::int64_t highest) {
       "FROM environments)");
   fresh.exec("DELETE FROM environments WHERE id NOT IN (SELECT environment FROM specs)");
   SQLite::Statement end(fresh,
-                        "UPDATE jobs SET state = ?, reason = ?, end_time = ?, reason_text = 'what "
-                        "it was to run was lost with the damaged store; submit it again' "
+                        "UPDATE jobs SET state = ?, reason = ?, end_time = ?, reason_text = ? "
                         "WHERE kind = 0 AND state = 1 AND id NOT IN (SELECT job FROM specs)");
   end.bind(1, static_cast<std::int64_t>(core::JobState::kFailed));
   end.bind(2, static_cast<std::int64_t>(core::Reason::kStartFailed));
   end.bind(3, ToNanoseconds(absl::Now()));
+  end.bind(4, kCommandLost);
   end.exec();
 }
 

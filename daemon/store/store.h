@@ -23,8 +23,11 @@ namespace stageload::store {
 
 // The setting that says how a damaged store was left behind, until somebody has told it.
 inline constexpr char kRecovery[] = "recovery";
+// Why a job that has a row cannot start.
+inline constexpr char kCommandLost[] =
+    "what it was to run was lost with the damaged store; submit it again";
 
-// The highest id that is known elsewhere, from the job folders. Asked only where the file itself
+// The highest id that is known elsewhere, from the job folders. Asked at each open: the file itself
 // may not know all that it once gave out.
 using HighestId = std::function<core::JobId()>;
 

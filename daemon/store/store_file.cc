@@ -198,8 +198,8 @@ void BeginLog(SQLite::Database& database) {
 }
 
 // DataLoss when it is damaged.
-absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known_elsewhere,
-                                 bool alone, Before before) {
+absl::StatusOr<OpenFile> TryOpen(const std::string& path, core::JobId known, bool alone,
+                                 Before before) {
   const bool suspicious = ShouldCheck(path);
   try {
     auto database =
@@ -214,7 +214,7 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known
     const bool logged = database->execAndGet("PRAGMA journal_mode").getString() == "wal";
     Configure(*database);
     Migrate(*database, version);
-    KeepIdsFree(*database, path, known_elsewhere ? known_elsewhere() : core::JobId{0}, before);
+    KeepIdsFree(*database, path, known, before);
     BeginLog(*database);
     if (!logged && version != 0 && suspicious) (void)Damage(*database);  // read into memory again
     return OpenFile{std::move(database), path, alone};
@@ -222,7 +222,7 @@ absl::StatusOr<OpenFile> TryOpen(const std::string& path, const HighestId& known
     if (IsDamage(exception)) return absl::DataLossError(exception.what());
     // Somebody looks into it: it is shared with them.
     if (alone && (exception.getErrorCode() & 0xff) == SQLITE_BUSY) {
-      return TryOpen(path, known_elsewhere, false, before);
+      return TryOpen(path, known, false, before);
     }
     return StoreFailed(path, "open the store", exception);
   }
@@ -301,17 +301,17 @@ absl::StatusOr<OpenFile> OpenStoreFile(const std::string& name, const HighestId&
   const off_t size = SizeOf(path);
   const Before before = size < 0 ? Before::kAbsent : size == 0 ? Before::kEmpty : Before::kThere;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  std::string why = before == Before::kAbsent ? "it was removed, and its -wal was left"
-                                              : "it was cut to nothing";
+  std::string why =
+      before == Before::kAbsent ? "it was removed, and its -wal was left" : "it was cut to nothing";
+  const core::JobId known = known_elsewhere ? known_elsewhere() : core::JobId{0};
   if (!KeepLogOfEmptied(path)) {
-    absl::StatusOr<OpenFile> file = TryOpen(path, known_elsewhere, alone, before);
+    absl::StatusOr<OpenFile> file = TryOpen(path, known, alone, before);
     if (!absl::IsDataLoss(file.status())) return file;
     why = std::string(file.status().message());
   }
-  const core::JobId highest = known_elsewhere ? known_elsewhere() : core::JobId{0};
-  if (absl::Status status = Salvage(path, why, highest); !status.ok()) return status;
+  if (absl::Status status = Salvage(path, why, known); !status.ok()) return status;
   if (absl::Status status = MakePrivateFile(path); !status.ok()) return status;
-  return TryOpen(path, known_elsewhere, alone, Before::kThere);
+  return TryOpen(path, known, alone, Before::kThere);
 }
 
 }  // namespace stageload::store

@@ -36,15 +36,25 @@ class StoreDamage : public DaemonTest {
     EXPECT_EQ(daemon().Wait().exit_code, 0) << daemon().Err();
   }
   std::string Log() const { return ReadFile(paths().logs + "/stageloadd.log"); }
+  // A job that runs until EndByGo(), and ends with a code of its own.
+  std::int64_t RunUntilGo() {
+    const std::int64_t id =
+        Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
+    EXPECT_TRUE(Reaches(id, "RUNNING"));
+    return id;
+  }
+  void EndByGo(std::int64_t id) {
+    Touch(PathOf("go"));
+    EXPECT_TRUE(Reaches(id, "FAILED"));
+    EXPECT_EQ(Show(id).value("exit_code", -1), 7);
+  }
 };
 
 TEST_F(StoreDamage, JobsWhoseRowsAreLostAreFoundByTheirFoldersAndEndWithTheirCodes) {
   StartDaemon();
   const std::int64_t ended = Submit({"--memory", "1M", "--", "sh", "-c", "exit 3"});
   ASSERT_TRUE(Reaches(ended, "FAILED"));
-  const std::int64_t runs =
-      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
-  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  const std::int64_t runs = RunUntilGo();
   KillDaemon();
   const std::string garbage(20000, '?');
   WriteFile(paths().store, garbage);
@@ -61,9 +71,7 @@ TEST_F(StoreDamage, JobsWhoseRowsAreLostAreFoundByTheirFoldersAndEndWithTheirCod
   EXPECT_EQ(StateOf(runs), "RUNNING");
   EXPECT_THAT(Show(runs).value("command", ""), HasSubstr("while [ ! -e"));
   EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs) << "an id was given twice";
-  Touch(PathOf("go"));
-  EXPECT_TRUE(Reaches(runs, "FAILED"));
-  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+  EndByGo(runs);
 
   // It is told once.
   KillDaemon();
@@ -153,9 +161,7 @@ TEST_F(StoreDamage, AStoreThatWasEmptiedIsToldAtTheStartAndGivesNoIdTwice) {
 
 TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {
   StartDaemon();
-  const std::int64_t runs =
-      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
-  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  const std::int64_t runs = RunUntilGo();
   KillDaemon();
   for (const char* companion : {"", "-wal", "-shm"}) {
     std::filesystem::remove(paths().store + companion);
@@ -163,27 +169,21 @@ TEST_F(StoreDamage, AStoreThatWasDeletedStartsAnewAboveTheIdsOfTheJobFolders) {
   StartDaemon();
   EXPECT_THAT(Log(), HasSubstr("was not there"));
   EXPECT_EQ(StateOf(runs), "RUNNING");
-  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs);
-  Touch(PathOf("go"));
-  EXPECT_TRUE(Reaches(runs, "FAILED"));
-  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+  EXPECT_EQ(Submit({"--memory", "1M", "--", "true"}), runs + 1001) << "room for those without one";
+  EndByGo(runs);
 }
 
 // A young home has everything in its log.
 TEST_F(StoreDamage, AStoreThatLostItsLogWhileNoDaemonRanKeepsItsJobsAndIsTold) {
   StartDaemon();
-  const std::int64_t runs =
-      Submit(Arguments{"--memory", "1M", "--"} + UntilExists(PathOf("go"), 7));
-  ASSERT_TRUE(Reaches(runs, "RUNNING"));
+  const std::int64_t runs = RunUntilGo();
   KillDaemon();
   std::filesystem::remove(paths().store + "-wal");
   StartDaemon();
   EXPECT_THAT(Log(), HasSubstr("as when its -wal was lost"));
   EXPECT_EQ(StateOf(runs), "RUNNING");
-  EXPECT_GT(Submit({"--memory", "1M", "--", "true"}), runs);
-  Touch(PathOf("go"));
-  EXPECT_TRUE(Reaches(runs, "FAILED"));
-  EXPECT_EQ(Show(runs).value("exit_code", -1), 7);
+  EXPECT_EQ(Submit({"--memory", "1M", "--", "true"}), runs + 1001) << "room for those without one";
+  EndByGo(runs);
 }
 
 }  // namespace

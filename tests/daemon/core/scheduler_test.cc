@@ -377,17 +377,12 @@ TEST_F(SchedulerTest, OneThatWaitsFailsWithItsChildrenWhenItCanNeverStart) {
   child.token = ++token_;
   child.after = {JobId{1}};
   Step(child);
-  const Effects effects = Step(StartFailed{JobId{1}, "its command is lost"});
-  const std::vector<JobRecord> ended = [&] {
-    std::vector<JobRecord> records;
-    for (const Save& save : All<Save>(effects)) records.push_back(save.record);
-    return records;
-  }();
-  ASSERT_EQ(ended.size(), 2U);
-  EXPECT_EQ(ended[0].state, JobState::kFailed);
-  EXPECT_EQ(ended[0].reason, Reason::kStartFailed);
-  EXPECT_EQ(ended[0].reason_text, "its command is lost");
-  EXPECT_EQ(ended[1].reason, Reason::kDependencyNever);
+  const std::vector<Save> saved = All<Save>(Step(StartFailed{JobId{1}, "its command is lost"}));
+  ASSERT_EQ(saved.size(), 2U);
+  EXPECT_EQ(saved[0].record.state, JobState::kFailed);
+  EXPECT_EQ(saved[0].record.reason, Reason::kStartFailed);
+  EXPECT_EQ(saved[0].record.reason_text, "its command is lost");
+  EXPECT_EQ(saved[1].record.reason, Reason::kDependencyNever);
   EXPECT_TRUE(scheduler_->queue().empty());
 }
 

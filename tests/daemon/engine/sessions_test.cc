@@ -107,26 +107,23 @@ class SessionsTest : public EngineTest {
   }
 
   Session Registering(Life& life, pid_t pid, core::Policy policy = {}, bool enforce = false) {
-    Session session;
-    session.token = life.engine().NewWatchToken();
-    session.caller = {session.token, pid};
-    Ask(life, session, {"pipeline", policy, pid, enforce, false, session.caller});
-    return session;
+    return Asking(life, {"pipeline", policy, pid, enforce, false, {}});
   }
   // Under terms that are not those of the client that it was joined to.
   Session ComingBack(Life& life, pid_t pid) {
-    Session session;
-    session.token = life.engine().NewWatchToken();
-    session.caller = {session.token, pid};
     core::Policy policy;
     policy.memory = MiB(1);
-    Ask(life, session,
-        {"inner", policy, pid, /*enforce=*/true, /*was_joined=*/true, session.caller});
-    return session;
+    return Asking(life, {"inner", policy, pid, /*enforce=*/true, /*was_joined=*/true, {}});
   }
-  static void Ask(Life& life, const Session& session, const RegisterRequest& request) {
-    life.engine().Register(session.token, request,
+  // Over a connection of its own.
+  static Session Asking(Life& life, RegisterRequest request) {
+    Session session;
+    session.token = life.engine().NewWatchToken();
+    session.caller = {session.token, request.pid};
+    request.caller = session.caller;
+    life.engine().Register(session.token, std::move(request),
                            [told = session.told](const auto& event) { told->Add(event); });
+    return session;
   }
   // "sh" and a process that it has started.
   std::pair<pid_t, pid_t> ProgramAndChild() {

@@ -21,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/error_reason.h"
+#include "daemon/store/salvage.h"
 #include "daemon/store/store.h"
 #include "tests/fixture.h"
 
@@ -184,7 +185,7 @@ TEST_F(DamagedStore, ADeletedOneIsMadeAnewAboveTheIdsOfTheJobFolders) {
   Make(3);
   std::filesystem::remove(path_);
   const auto store = Open(2);
-  EXPECT_GT(*store->NextId(), core::JobId{3}) << "the third had no folder";
+  EXPECT_EQ(*store->NextId(), core::JobId{2 + kUnseenIds + 1}) << "the third had no folder";
   EXPECT_THAT(*store->Setting(kRecovery), HasSubstr("was not there"));
   EXPECT_THAT(SetAside(), IsEmpty());
 }
@@ -204,7 +205,7 @@ TEST_F(DamagedStore, OneThatKnowsLessThanTheJobFoldersIsToldAndItsIdsStayTaken) 
     std::filesystem::rename(folder_ + "/copy", path_);
     {
       const auto store = Open(5);
-      EXPECT_GT(*store->NextId(), core::JobId{6}) << "it had no folder";
+      EXPECT_EQ(*store->NextId(), core::JobId{5 + kUnseenIds + 1}) << "the sixth had no folder";
       EXPECT_EQ(store->Get(core::JobId{3}).ok(), !young);
       EXPECT_THAT(*store->Setting(kRecovery),
                   HasSubstr(absl::StrCat("knows of no job above ", young ? 0 : 3,
